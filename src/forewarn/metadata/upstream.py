@@ -180,7 +180,7 @@ class LocalUpstream:
     def unknown_caller(self, address: str) -> None:
         self._guests.poll_index.unknown_callers.record(address, self.now().at)
 
-    # For reports of workers.
+    # For reports of nodes.
 
     def unknown_calls(self, calls: UnknownCaller) -> None:
         """Record requests from an address that no machine has, or none on that host."""
@@ -201,7 +201,7 @@ class LocalUpstream:
 
 
 class SilentUpstream(LocalUpstream):
-    """Upstream of a control process whose guests are served by workers: delivers no documents."""
+    """Upstream of control whose guests are served by nodes on hosts: delivers no documents."""
 
     def attach(self, sink: Callable[[GroupNews], None]) -> None:
         del sink

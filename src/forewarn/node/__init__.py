@@ -1,6 +1,6 @@
 """A running service, wired together: `async with Node(config) as node`.
 
-Names are imported when they are used: the supervisor is in this package too, and must stay small.
+Names are imported when they are used: commands that run no service need few of them.
 """
 
 from importlib import import_module

@@ -100,8 +100,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     arm: ArmListener | None = None  # for clients of Azure Resource Manager; None: no socket
     allow_plain_control: bool = False  # allow plain HTTP beyond loopback
     oidc: Oidc | None = None  # whose tokens the control API accepts beside its own
-    workers: int = 0  # processes that answer guests, beside the control process; 0: all in one
-    upstream: Path | None = None  # the UNIX socket between control and workers
     nodes: NodeLines | None = None  # for the nodes on hosts; None: guests are answered here
     metadata_fds: tuple[int, ...] = ()  # listening sockets for guests that were handed over
     control_fd: int | None = None  # the same for operators

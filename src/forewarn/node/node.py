@@ -25,11 +25,10 @@ from forewarn.metadata.endpoint.recorder import Recorder
 from forewarn.metadata.faults.delay import DelayedAnswers
 from forewarn.metadata.faults.inject import DisappearingEvents, FaultInjection
 from forewarn.metadata.publishing.host_nodes import HostNodes
-from forewarn.metadata.publishing.hub import Hub
 from forewarn.metadata.publishing.publisher import Publisher
 from forewarn.metadata.upstream import LocalUpstream, SilentUpstream
 from forewarn.node.component import Component
-from forewarn.node.config import Address, ArmListener, Config
+from forewarn.node.config import Address, ArmListener, Config, NodeLines
 from forewarn.node.dev import on_loopback
 from forewarn.node.listening.exposure import check_exposure, keep_checking_admin_tokens
 from forewarn.node.listening.machine_sockets import MachinePorts, MachineSockets
@@ -37,7 +36,6 @@ from forewarn.node.listening.node_lines import NodeListener
 from forewarn.node.listening.serve import serve, serve_guests, url
 from forewarn.node.listening.sockets import ANY_HOST, open_socket
 from forewarn.node.listening.tls import Certificates
-from forewarn.node.processes.worker_socket import open_worker_socket
 from forewarn.node.wiring import (
     apply_fleet,
     control_node,
@@ -96,7 +94,6 @@ from forewarn.service.upkeep.clock_acceptance import ClockAcceptance
 from forewarn.service.upkeep.history import History
 from forewarn.service.upkeep.saver import Saver
 from forewarn.store import Store
-from forewarn.store.engines import state_name
 from forewarn.store.port import Leadership, StoreFailed
 from forewarn.support import extras, guard
 from forewarn.support.logs import logger
@@ -146,7 +143,6 @@ class Node(Component):
         self._machine_sockets: MachineSockets | None = None  # if machines have some of their own
         self.virtual_time: VirtualTime | None = None  # only with a virtual clock
         self.front: Front | None = None
-        self.hub: Hub | None = None  # only with workers
         self.host_nodes: HostNodes | None = None  # only with nodes on hosts
         self.nodes_address: Address | None = None  # to which they connect
         self.metadata_urls: list[str] = []
@@ -314,8 +310,7 @@ class Node(Component):
             )
             follow_faults(self.faults, self.scheduler, catch_up)
         callers = Callers(config.identity, config.speak_as)
-        elsewhere = config.workers or config.nodes  # guests are answered by other processes
-        served = SilentUpstream(self.guests, store) if elsewhere else upstream
+        served = SilentUpstream(self.guests, store) if config.nodes else upstream
         held = None if store.leadership is None else store.leadership.held
         self.endpoint = MetadataApp(served, callers, config.limits, held)
         if self.virtual_time is not None:
@@ -360,8 +355,8 @@ class Node(Component):
         restored = await after_restore.take_up(store, self.writer, sightings, ends)
         if self.trace:
             self.trace.begin(store, self.clock, self.writer.now)
-        if config.workers or config.nodes:
-            await self._start_publishing(tasks)
+        if config.nodes is not None and self.node_certificates is not None:
+            self._start_publishing(config.nodes, self.node_certificates, tasks)
         self.apart_hosts.begin(self.writer.now().at)
         # Before anything new starts, so that nothing is resumed twice.
         self.executor.resume(restored)
@@ -388,36 +383,21 @@ class Node(Component):
             self.notifications = Notifications(self.store, self.feed, lambda: self.writer.now().at)
         await self.notifications.configure(tables, self._tasks)
 
-    async def _start_publishing(self, tasks: guard.Tasks) -> None:
-        """Publish changes to the processes that answer guests: workers, or nodes on hosts."""
+    def _start_publishing(
+        self, lines: NodeLines, certificates: Certificates, tasks: guard.Tasks
+    ) -> None:
+        """Publish changes to the nodes on hosts, which answer guests."""
         publisher = self.publishing.publisher = Publisher(self.store, self.ledger)
         tasks.start(publisher.run(), "publisher")
         tasks.start(publisher.watch(), "who is late")
-        if self.config.workers:
-            await self._start_hub(publisher, tasks)
-        if self.config.nodes is not None and self.node_certificates is not None:
-            nodes = self.host_nodes = HostNodes(
-                *(self._upstream, self.store, self.hosts, self.host_index, publisher), tasks
-            )
-            listener = NodeListener(self.config.nodes.address, self.node_certificates, nodes)
-            self._stack.callback(listener.close)
-            tasks.start(listener.accept(tasks), "accepting nodes")
-            self.nodes_address = listener.address
-            tasks.start(nodes.watch(), "nodes")
-
-    async def _start_hub(self, publisher: Publisher, tasks: guard.Tasks) -> None:
-        """Open the socket to which workers connect."""
-        assert self.config.upstream is not None
-        hub = self.hub = Hub(
-            *(self._upstream, self.store, self.clock, publisher, tasks, self.config.workers),
-            service=state_name(self.config.state),
+        nodes = self.host_nodes = HostNodes(
+            *(self._upstream, self.store, self.hosts, self.host_index, publisher), tasks
         )
-        worker_socket = await open_worker_socket(self.config.upstream, hub)
-        self._stack.push_async_callback(worker_socket.close)
-        tasks.start(worker_socket.keep_open(), "the workers' socket")
-        tasks.start(hub.watch(), "workers")
-        if self.store.leadership is not None:
-            tasks.start(hub.keep_sending_lease(self.store.leadership), "the workers' lease")
+        listener = NodeListener(lines.address, certificates, nodes)
+        self._stack.callback(listener.close)
+        tasks.start(listener.accept(tasks), "accepting nodes")
+        self.nodes_address = listener.address
+        tasks.start(nodes.watch(), "nodes")
 
     async def _listen(self, tasks: guard.Tasks) -> None:
         # The operators' sockets first: if one cannot be used, no guest is answered at all.
@@ -438,9 +418,7 @@ class Node(Component):
             await self._listen_to_arm(self.config.arm, listener, tasks)
 
     async def _listen_to_guests_if_asked(self, tasks: guard.Tasks) -> None:
-        if self.hub is not None:
-            self.metadata_urls = [f"http://{address}" for address in self.config.guest_addresses]
-        elif self.config.metadata is not None:
+        if self.config.metadata is not None:
             sockets = metadata_sockets(self.config, [LOOPBACK_HOST])
             self.metadata_urls = guest_urls(self.config, sockets)
             await self._listen_to_guests(sockets, tasks)
@@ -595,17 +573,13 @@ class Node(Component):
         return self._context
 
     def _samples(self) -> Iterable[Sample | Histograms]:
-        """Yield the metrics of the service and of the endpoint, which may be workers."""
+        """Yield the metrics of the service and of the endpoint."""
         yield from self.metrics.readings(
             self.writer.now(), self.scheduler, self.history.pruned, self.health
         )
         yield from leadership_readings(self.store.leadership)
         yield from reach_readings(self.apart_hosts, self.writer.now().at)
-        if self.hub:
-            yield from self.hub.readings()
-        else:
-            endpoint = self.endpoint
-            yield from endpoint.counts.readings(endpoint.connections.total, self.front)
+        yield from self.endpoint.counts.readings(self.endpoint.connections.total, self.front)
         yield from expiry_readings(self._certificate_expiry(), self.tokens.next_expiry)
         yield from self.faults.readings() if self.faults.allowed else ()
         yield from self.notifications.readings() if self.notifications else ()
@@ -624,9 +598,6 @@ class Node(Component):
         self.feed.end()
 
     def _endpoint_problem(self) -> str:
-        if self.hub is not None:
-            away = self.config.workers - self.hub.serving
-            return f"{away} of {self.config.workers} workers are away" if away > 0 else ""
         listening = self.config.metadata is None or self.metadata_url
         return "" if listening else "the metadata endpoint does not listen yet"
 

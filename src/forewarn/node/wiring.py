@@ -69,11 +69,6 @@ def control_node(config: Config) -> Member:
     )
 
 
-def service_pid(config: Config) -> int:
-    """Return the process id of the service as a whole: that of the supervisor, if there is one."""
-    return os.getppid() if config.workers else os.getpid()
-
-
 def make_driver(
     config: Config, store: Store, trace: EventTrace | None, stack: AsyncExitStack
 ) -> Driver:
@@ -89,7 +84,7 @@ def make_driver(
         config.rules.paced,
         on_impact=trace.impact if trace else None,
         may_act=store.leadership.held if store.leadership else lambda: True,
-        service_pid=service_pid(config),
+        service_pid=os.getpid(),
         shared_impacts=lambda: shared_impacts(config.state),
     )
     driver = registry.make(config.driver, context)

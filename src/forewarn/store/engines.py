@@ -8,7 +8,6 @@ used.
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -91,11 +90,6 @@ def stored_state(state: State) -> StoredState:
     return PostgresState(state)
 
 
-def has_leadership(state: State | None) -> bool:
-    """Can several processes open this state, one of which decides?"""
-    return isinstance(state, str)
-
-
 def shared_impacts(state: State | None) -> Impacts | None:
     """Return what simulated machines have gone through, if several processes can open the state."""
     if state is None or isinstance(state, Path):
@@ -103,13 +97,6 @@ def shared_impacts(state: State | None) -> Impacts | None:
     from forewarn.store.postgres.impacts import Impacts
 
     return Impacts(state)
-
-
-def state_name(state: State | None) -> str:
-    """Return a name for the state that no other state on this machine has; empty without one."""
-    if state is None:
-        return ""
-    return os.path.realpath(state) if isinstance(state, Path) else without_password(state)
 
 
 def shown(state: State) -> str:

@@ -15,8 +15,8 @@ ROUNDS = 20  # a program may start others while it is being ended
 
 
 def mark(service_pid: int) -> dict[str, str]:
-    """Return the variable that marks the programs of a service, which is known by the process id of
-    its supervisor or, without one, by its own."""
+    """Return the variable that marks the programs of a service, which is known by its process
+    id."""
     return {VARIABLE: str(service_pid)}
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from forewarn.node import Node
 from forewarn.node.config import Address
-from forewarn.node.processes.host_node import HostNode
+from forewarn.node.host_node import HostNode
 from forewarn.node.settings import load
 from forewarn.node.settings.host_node import load_node
 from helpers.host_nodes import until

@@ -64,9 +64,9 @@ def node(
     signal.signal(signal.SIGHUP, lambda *_: None)
     need_extra("node")
     from forewarn.node.daemon.run_host_node import run_host_node
+    from forewarn.node.host_node import NodeUnusable
     from forewarn.node.listening.socket_activation import HandedOverSockets, use_handed_over
     from forewarn.node.listening.sockets import CannotListen
-    from forewarn.node.processes.host_node import NodeUnusable
     from forewarn.node.settings.host_node import load_node
     from forewarn.node.settings.model import SettingsError
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -52,12 +51,11 @@ def serve(
     need_extra("server")
     from forewarn.node import CannotListen
     from forewarn.node import settings as s
-    from forewarn.node.daemon.become_supervisor import (
-        become_supervisor,
-        load_if_workers,
-        socket_notes,
+    from forewarn.node.listening.socket_activation import (
+        HandedOverSockets,
+        not_handed_over,
+        use_handed_over,
     )
-    from forewarn.node.listening.socket_activation import HandedOverSockets, use_handed_over
 
     flags = flags_of(fleet, metadata, control, state, record, no_front)
 
@@ -69,15 +67,18 @@ def serve(
 
     try:
         handed_over = HandedOverSockets.from_environment(os.environ)
-        if (with_workers := load_if_workers(config, flags)) is not None:
-            _print_notes(socket_notes(with_workers[1], handed_over))
-            become_supervisor(*with_workers, handed_over, path=config, flags=flags, migrate=migrate)
         loaded, node_config = load()
     except s.SettingsError as error:
         fail_all(error.problems)
     except CannotListen as error:
         fail(str(error))
-    _print_notes(socket_notes(s.config(loaded, with_fleet=False), handed_over))
+    for address in not_handed_over(s.config(loaded, with_fleet=False), handed_over):
+        say(
+            f"note: metadata lists {address}, but none of the sockets that were handed over is"
+            " bound to it, so guests get no answer there; enable a socket unit for it, or remove it"
+            " from the settings",
+            err=True,
+        )
     machines = node_config.fleet.machines if node_config.fleet else []
     names = [machine.name for machine in machines if not machine.addresses]
     if names:
@@ -85,8 +86,3 @@ def serve(
             f"note: these machines have no address and cannot poll: {listing(names)}", err=True
         )
     run_service(node_config, lambda _: None, loaded, load)
-
-
-def _print_notes(notes: Sequence[str]) -> None:
-    for note in notes:
-        say(note, err=True)

@@ -1,1 +1,1 @@
-"""Guests served by worker processes, which learn the documents from a control process."""
+"""Guests served by nodes on their hosts, which learn the documents from control."""

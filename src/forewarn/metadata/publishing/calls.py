@@ -1,4 +1,4 @@
-"""Calls of workers, carried out for them, and their poll reports, recorded as if seen here."""
+"""Calls of nodes, carried out for them, and their poll reports, recorded as if seen here."""
 
 from __future__ import annotations
 
@@ -24,20 +24,18 @@ from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
-MAX_CALLS = 4_096  # calls of one worker that are carried out at a time
+MAX_CALLS = 4_096  # calls of one node that are carried out at a time
 
 log = logger("forewarn")
 
 
 class Caller(Protocol):
-    """A process that calls for guests."""
+    """A node that calls for guests."""
 
+    host: str
     stream: MessageStream[ToControl]
     joined: bool
     calls: int  # that are under way
-
-    @property
-    def name(self) -> str: ...
 
 
 class Calls:
@@ -52,7 +50,7 @@ class Calls:
             member.stream.send(Answer(call.id, failed="too many requests are under way; try again"))
             return
         member.calls += 1
-        self._tasks.start(self._carry_out(member, call), "a worker's call")
+        self._tasks.start(self._carry_out(member, call), "a node's call")
 
     async def _carry_out(self, member: Caller, call: Call) -> None:
         try:
@@ -62,7 +60,7 @@ class Calls:
             answer = Answer(call.id, failed=str(failure) or "it could not be stored")
         except Exception as error:  # a guest may be able to cause this as often as it likes
             if times := self._failed.record():
-                log.exception("a worker's call failed", worker=member.name, times=times)
+                log.exception("a node's call failed", host=member.host, times=times)
             answer = Answer(call.id, failed=repr(error))
         finally:
             member.calls -= 1

@@ -24,7 +24,7 @@ from forewarn.core.time import SECOND
 from forewarn.metadata.publishing import updates
 from forewarn.metadata.publishing.calls import MAX_CALLS, Calls
 from forewarn.metadata.publishing.messages import (
-    MAX_NODE_GREETING,
+    MAX_GREETING,
     NODE_PROTOCOLS,
     Answer,
     Approve,
@@ -163,13 +163,9 @@ class NodeMember(Member):
         self.heard = guard.boottime()  # when it sent something last
         self.caught_up = asyncio.Event()  # set when it has confirmed all groups
 
-    @property
-    def name(self) -> str:
-        return self.host
-
     def tell(self, news: Announcement) -> None:
         if news.documents_only and self.sent.issuperset(news.after):
-            for framed in news.partial:
+            for framed in news.frames:
                 self._nodes.send(self, framed)
             return
         publications = [
@@ -238,7 +234,7 @@ class HostNodes:
         self._apart.line = self.line
         self._closing = False
         publisher.place = self._placed
-        publisher.absent.append(self.absent)
+        publisher.absent = self.absent
         store.on_own_commit(self._on_commit)
         # Whoever decided before may have given a promise to any node, and have told it of machines
         # that were about to move there.
@@ -336,7 +332,7 @@ class HostNodes:
         sending: asyncio.Task[None] | None = None
         try:
             async with asyncio.timeout(SNAPSHOT_WITHIN):
-                hello = await stream.receive(MAX_NODE_GREETING)
+                hello = await stream.receive(MAX_GREETING)
                 problem = await self._problem(hello, host)
             if problem:
                 if self._refused.setdefault(host, LogThrottle()).record():
@@ -405,7 +401,7 @@ class HostNodes:
         member = NodeMember(self, stream, hello, {*here, *arriving, *shows}, before)
         self._members[hello.host] = member
         if member.catching_up:
-            member.behind = tuple(member.groups or ())
+            member.behind = tuple(member.groups)
             self._catching_up.update(member.behind)
         self._publisher.enter(member)
         return member
@@ -426,7 +422,7 @@ class HostNodes:
             del self._members[member.host]
             self._last_lines[member.host] = msgspec.structs.replace(self._line_of(member), lag=None)
             if member.serving:
-                shows = frozenset(member.groups or ())
+                shows = frozenset(member.groups)
                 self._absent.add(member.host, _Promised(member.promised, shows))
             self._apart.cut_off(member.host, self.now())
             self._caught_up(member)
@@ -436,7 +432,7 @@ class HostNodes:
         """Send a node its groups, and let it show them once no other node shows anything older."""
         stream, publisher = member.stream, self._publisher
         try:
-            for names in _slices(sorted(member.groups or ())):
+            for names in _slices(sorted(member.groups)):
                 groups = [publisher.announced[n] for n in names if n in publisher.announced]
                 parts = tuple(
                     updates.guest_news(group, machines)
@@ -464,7 +460,7 @@ class HostNodes:
         if not self._is_connected(member):
             return  # it was cut off meanwhile
         member.joined = member.serving = True
-        pending = publisher.pending(member.groups or ())
+        pending = publisher.pending(member.groups)
         self.send(member, frame(Joined(tuple(set(pending.values())), self.now())))
         self._promise(member)
         self._apart.joined(member.host, self.now())
@@ -472,7 +468,7 @@ class HostNodes:
 
     def _behind_elsewhere(self, member: NodeMember) -> str | None:
         """Return one of its groups that another node may be showing as it was before, if any."""
-        return next(filter(self._is_behind, member.groups or ()), None)
+        return next(filter(self._is_behind, member.groups), None)
 
     def _is_behind(self, group: str) -> bool:
         return group in self._catching_up or self._absent.shown(group, guard.boottime())
@@ -485,7 +481,7 @@ class HostNodes:
                 case Held(number=number, whole=whole):
                     self._publisher.confirm(member, number, whole=whole)
                     if whole:
-                        self._publisher.leave_groups(member, (member.groups or set()) - member.sent)
+                        self._publisher.leave_groups(member, member.groups - member.sent)
                         self._caught_up(member)
                 case Kept():
                     self._apart.missed_nothing(member.host)

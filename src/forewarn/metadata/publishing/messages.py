@@ -1,8 +1,8 @@
-"""The messages between the control process and a metadata worker, and the frames that carry them.
+"""The messages between control and the nodes on hosts, and the frames that carry them.
 
 A frame is four bytes of length and that much msgpack. The first message in each direction contains
 the versions; it is the only one that another version has to understand. When which message is sent
-is defined in `hub` (the control process) and `remote_upstream` (the worker).
+is defined in `host_nodes` (control) and `node_upstream` (the node).
 """
 
 from __future__ import annotations
@@ -16,13 +16,10 @@ from forewarn.core import Durations, GroupView, Machine, Time
 from forewarn.core.fleet import Place
 from forewarn.metadata.upstream import GroupNews, Prepared
 from forewarn.service.indexes.unknown_callers import UnknownCaller
-from forewarn.service.telemetry.samples import Sample
 
-PROTOCOL = 6  # of workers, which have the same version as control
-NODE_PROTOCOLS = (1,)  # of nodes, which may have another: the last one, and the one before
+NODE_PROTOCOLS = (1,)  # a node may have another version: the last one, and the one before
 MAX_FRAME = 64 * 1024 * 1024  # bytes; a group with all the events it may have fits
-MAX_GREETING = 4_096  # bytes of a first message
-MAX_NODE_GREETING = 64 * 1024  # likewise of a node
+MAX_GREETING = 64 * 1024  # bytes of a node's first message
 
 _LENGTH = 4
 _encode = msgspec.msgpack.Encoder().encode
@@ -32,16 +29,7 @@ class BrokenConnection(Exception):
     """The other side is gone, or sent something invalid; the message says which."""
 
 
-# The first message of the worker, and that of control.
-
-
-class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
-    protocol: int
-    version: str  # of forewarn
-    worker: int  # which of the workers, counted from 0
-    instance: str  # of that worker's process
-    serving: bool  # does it already answer guests, with groups of an earlier control process?
-    service: str = ""  # whose worker it is: there may be several services on a machine
+# The first message of a node, and that of control.
 
 
 class NodeHello(msgspec.Struct, frozen=True, kw_only=True, tag="node"):
@@ -67,7 +55,7 @@ class Unwelcome(msgspec.Struct, frozen=True, tag="unwelcome"):
     reason: str
 
 
-# Control to a worker or a node.
+# Control to a node.
 
 
 class SnapshotPart(msgspec.Struct, frozen=True, tag="slice"):
@@ -120,20 +108,6 @@ class Shown(msgspec.Struct, frozen=True, tag="shown"):
     at: Time
 
 
-class TimeIs(msgspec.Struct, frozen=True, tag="time"):
-    """The service's time. Workers do not read the wall clock."""
-
-    at: Time
-    reset: bool = False  # it may also go back
-
-
-class LeaseIs(msgspec.Struct, frozen=True, tag="lease"):
-    """Until when control has the lease on the state, in boot time of this machine. Sent
-    only if there are such leases: a worker must not answer without one."""
-
-    until: float
-
-
 class Promise(msgspec.Struct, frozen=True, tag="promise"):
     """Until then nothing newer is shown elsewhere without this node."""
 
@@ -163,7 +137,7 @@ class Goodbye(msgspec.Struct, frozen=True, tag="goodbye"):
     """Control stops in an orderly way."""
 
 
-# A worker or a node to control.
+# A node to control.
 
 
 class Held(msgspec.Struct, frozen=True, tag="held"):
@@ -213,7 +187,7 @@ Call: TypeAlias = Enable | Approve | Prepare | AskPrepared | Postpone
 
 
 class WhoIs(msgspec.Struct, frozen=True, tag="who-is"):
-    """Asks a node's control for the machine with an address that it does not know: it may be about
+    """Asks control for the machine with an address that it does not know: it may be about
     to move to this host. If there is one, it is told before the answer."""
 
     id: int
@@ -250,13 +224,7 @@ class Report(msgspec.Struct, frozen=True, tag="report"):
     unknown: tuple[UnknownCaller, ...] = ()
 
 
-class Pulse(msgspec.Struct, frozen=True, tag="pulse"):
-    """A regular sign of life, with metrics."""
-
-    readings: tuple[Sample, ...]  # since its process began
-
-
-ToWorker: TypeAlias = (
+ToNode: TypeAlias = (
     Welcome
     | Unwelcome
     | SnapshotPart
@@ -264,16 +232,13 @@ ToWorker: TypeAlias = (
     | News
     | Joined
     | Shown
-    | TimeIs
-    | LeaseIs
     | Promise
     | Pong
     | Answer
     | Goodbye
 )
 ToControl: TypeAlias = (
-    Hello
-    | NodeHello
+    NodeHello
     | Held
     | Enable
     | Approve
@@ -284,7 +249,6 @@ ToControl: TypeAlias = (
     | Ping
     | Kept
     | Report
-    | Pulse
 )
 
 T = TypeVar("T")

@@ -2,30 +2,37 @@
 
 While the promise of control lasts, what is shown here is what is shown everywhere. Without it, the
 node is *apart*: it goes on showing what it was last told. What needs control is held for a while,
-and asked again on the next line, since all of it may be repeated.
+and asked again on the next line, since all of it may be repeated. A group that is about to change
+shows nothing for the moment: to the endpoint it looks as if it were not enabled, and `enable`
+returns when there is a document again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import uuid
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import cycle, islice
+from typing import TypeAlias
 
 import msgspec
 
 from forewarn import __version__
-from forewarn.core import Durations, Machine, Time
+from forewarn.core import Durations, Machine, Now, Time
 from forewarn.metadata.publishing import updates
 from forewarn.metadata.publishing.journal import Journal, JournalFailed, Told
 from forewarn.metadata.publishing.messages import (
     NODE_PROTOCOLS,
     Answer,
+    Approve,
+    AskPrepared,
     BrokenConnection,
     Call,
     Changed,
     Enable,
+    Goodbye,
     Held,
     Joined,
     Kept,
@@ -34,33 +41,46 @@ from forewarn.metadata.publishing.messages import (
     NodeHello,
     Ping,
     Pong,
+    Postpone,
+    Prepare,
     Promise,
     Publication,
     Shown,
     SnapshotEnd,
     SnapshotPart,
-    ToWorker,
+    ToNode,
     Unwelcome,
     Welcome,
     WhoIs,
 )
 from forewarn.metadata.publishing.poll_report import PollReport
-from forewarn.metadata.publishing.remote_upstream import (
-    MAX_DIAL_PAUSE,
-    Dial,
-    RemoteUpstream,
-)
 from forewarn.metadata.publishing.staged_views import StagedViews
-from forewarn.metadata.upstream import NotDurable, OutcomeUnknown
-from forewarn.service.engine.clock import Clock
+from forewarn.metadata.upstream import (
+    GroupNews,
+    NotDurable,
+    NotPostponed,
+    OutcomeUnknown,
+    Prepared,
+    TooOften,
+)
+from forewarn.service.engine.clock import Clock, FollowedClock
 from forewarn.support import guard
+from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
+MIN_DIAL_PAUSE, MAX_DIAL_PAUSE = 0.05, 1.0  # seconds between two attempts to reach control
+HELLO_TIMEOUT = 10.0  # seconds in which control has to answer a hello
+CALL_TIMEOUT = 10.0  # seconds after which a call that control has not answered is sent again
 HOLD_CALL = 8.0  # seconds for which what needs control is held
 HOLD_ENABLE = 115.0  # likewise for a first GET, whose answer may take two minutes
 # Likewise for a caller that is not known here. Control answers at once, unless it is a machine that
 # is about to be told.
 HOLD_UNKNOWN = 10.0
+# Seconds without control, after which a group that was about to change shows the change. Control
+# waits less long: nodes that have not confirmed the change by then are apart.
+MAX_HOLD = 12.0
+MAX_PENDING_CALLS = 4_096  # calls that wait for an answer
+REPORT_EVERY = 1.0  # seconds between two reports
 WATCH_EVERY = 0.1  # seconds between two looks at the promise
 AT_ONCE = 1.0  # seconds between two lines, after which the next one is waited for
 PULSE_EVERY = 4.0  # seconds between two signs of life, which also compare the clocks
@@ -68,8 +88,12 @@ REPEAT_EVERY = 30  # reports, a second apart, after which polls that showed noth
 QUIET = 10.0  # seconds without a message, after which a line is given up: promises are sent on it
 MOST_ARRIVING = 256  # machines that a hello names; others are asked for again
 DRIFT = 0.17  # by which two clocks may differ in speed, while each is corrected by up to 8.3 %
+LOG_AFTER = 5.0  # seconds without control before it is logged
+LOG_EVERY = 30.0  # seconds between two log records about control that cannot be reached
 
 AWAY = f"control could not be reached for {HOLD_CALL:g} s"
+
+Dial: TypeAlias = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
 log = logger("forewarn")
 
@@ -78,15 +102,27 @@ class RefusedByControl(BrokenConnection):
     """Control refuses this node; the message says why."""
 
 
-class NodeUpstream(RemoteUpstream):
-    hold_changing = HOLD_ENABLE
-    pulse_every = PULSE_EVERY
-
+class NodeUpstream:
     def __init__(self, dials: Sequence[Dial], host: str, clock: Clock, journal: Journal) -> None:
-        self._host = host
-        self._journal = journal
         self._dials = cycle(dials)
-        super().__init__(self._dial_next, 0, clock)
+        self._host = host
+        self._clock = clock
+        self._journal = journal
+        self._instance = uuid.uuid4().hex
+        self._rules = Durations()
+        self._staged = StagedViews()
+        self._stream: MessageStream[ToNode] | None = None  # while there is a line, and all is known
+        self._followed: MessageStream[ToNode] | None = None  # while there is a line
+        self._unreachable = LogThrottle(LOG_EVERY, first_after=LOG_AFTER)
+        self._pending: dict[int, asyncio.Future[Answer]] = {}
+        self._calls = 0
+        # Each node has its turn: control may have very many of them.
+        turn = 1 + zlib.crc32(host.encode()) % REPEAT_EVERY
+        self._poll_report = PollReport(REPEAT_EVERY, turn)
+        self._pinged = 0.0  # when the last sign of life was sent
+        self.record_poll = self._poll_report.record_poll
+        self.sign_of_life = self._poll_report.sign_of_life
+        self.synchronized = asyncio.Event()  # set when all groups are known
         self._term = 0  # the highest that it has followed
         self._ahead: tuple[float, float] | None = None  # our clock minus control's, and when known
         self._promised = 0.0  # until when, by our clock
@@ -100,12 +136,59 @@ class NodeUpstream(RemoteUpstream):
         self._was_apart = True  # since it joined last
         self._joined = asyncio.Event()  # set while it may call
 
-    def _new_poll_report(self) -> PollReport:
-        # Each node has its turn: control may have very many of them.
-        return PollReport(REPEAT_EVERY, 1 + zlib.crc32(self._host.encode()) % REPEAT_EVERY)
+    # The port.
 
-    async def _dial_next(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await next(self._dials)()
+    def attach(self, sink: Callable[[GroupNews], None]) -> None:
+        self._staged.attach(sink)
+
+    def now(self) -> Now:
+        return self._clock.now(self._rules)
+
+    async def enable(self, group: str) -> None:
+        changing = self._staged.changing(group)
+        if changing is None:
+            await self._call(Enable(self._number(), group))
+            return
+        try:
+            async with asyncio.timeout(HOLD_ENABLE):
+                await changing.wait()
+        except TimeoutError:
+            message = f"a change of the group has been pending for {HOLD_ENABLE:g} s"
+            raise NotDurable(message) from None
+
+    async def approve(self, machine: str, group: str, ids: Sequence[str]) -> bool:
+        return (await self._call(Approve(self._number(), machine, group, tuple(ids)))).yes
+
+    async def prepare(
+        self, machine: str, group: str, id: str, ready: bool, note: str
+    ) -> Prepared | None:
+        call = Prepare(self._number(), machine, group, id, ready, note)
+        answer = await self._call(call)
+        if not answer.yes:
+            raise TooOften
+        return answer.prepared
+
+    async def postpone(self, machine: str, group: str, id: str, until: Time) -> Time | None:
+        answer = await self._call(Postpone(self._number(), machine, group, id, until))
+        if answer.refused:
+            raise NotPostponed(answer.refused)
+        return answer.not_before
+
+    async def prepared(self, group: str, id: str) -> Prepared | None:
+        return (await self._call(AskPrepared(self._number(), group, id))).prepared
+
+    def unknown_caller(self, address: str) -> None:
+        self._poll_report.unknown_callers.record(address, self.now().at)
+
+    async def find(self, address: str) -> None:
+        """Ask control for the machine with an address that is not known here: it may be about to
+        move to this host. Returns when it is known, or will not be."""
+        with contextlib.suppress(NotDurable):
+            await self._call(WhoIs(self._number(), address))
+
+    def _number(self) -> int:
+        self._calls += 1
+        return self._calls
 
     # What needs control.
 
@@ -121,7 +204,7 @@ class NodeUpstream(RemoteUpstream):
                     if not self._joined.is_set():
                         continue  # the line was lost again at once
                     try:
-                        return await super()._call(call)
+                        return await self._call_once(call)
                     except OutcomeUnknown:
                         pass  # the line was lost before the answer
         except TimeoutError:
@@ -129,27 +212,24 @@ class NodeUpstream(RemoteUpstream):
                 raise OutcomeUnknown(AWAY) from None
             raise NotDurable(AWAY) from None
 
-    async def find(self, address: str) -> None:
-        """Ask control for the machine with an address that is not known here: it may be about to
-        move to this host. Returns when it is known, or will not be."""
-        with contextlib.suppress(NotDurable):
-            await self._call(WhoIs(self._number(), address))
-
-    def _held_long(self, before: float) -> float:
-        # Control waits less long: nodes that have not confirmed the change by then are apart.
-        return before
-
-    def _disconnected(self, why: str) -> None:
-        self._joined.clear()
-        super()._disconnected(why)
-
-    def _log_following(self) -> None:
-        log.debug("there is a line to control", host=self._host)
-
-    def _log(self, message: str, why: str) -> None:
-        """A line that is lost for a moment matters to nobody; `on_apart` tells of the others."""
-        del message
-        log.info("the line to control was lost", host=self._host, why=why)
+    async def _call_once(self, call: Call | WhoIs) -> Answer:
+        """Ask control. Raises OutcomeUnknown if the line is lost before it answers."""
+        assert self._stream is not None
+        if len(self._pending) >= MAX_PENDING_CALLS:
+            raise NotDurable(f"{MAX_PENDING_CALLS} requests are already waiting for control")
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._pending[call.id] = future
+        try:
+            self._stream.send(call)
+            async with asyncio.timeout(CALL_TIMEOUT):
+                answer = await future
+        except TimeoutError:
+            raise OutcomeUnknown from None
+        finally:
+            self._pending.pop(call.id, None)
+        if answer.failed:
+            raise NotDurable(answer.failed)
+        return answer
 
     # The promise.
 
@@ -173,7 +253,7 @@ class NodeUpstream(RemoteUpstream):
             if guard.boottime() - self.heard >= QUIET:
                 self._followed.cut()
 
-    def _sign_of_life(self) -> Ping:
+    def _ping(self) -> Ping:
         return Ping(guard.boottime())
 
     def _note_apart(self) -> None:
@@ -182,36 +262,184 @@ class NodeUpstream(RemoteUpstream):
             self._is_apart = self.apart
             self.on_apart(self._is_apart)
 
-    def _take_other(self, message: ToWorker, stream: MessageStream[ToWorker]) -> None:
-        match message:
-            case Pong(sent=sent, at=at):
-                # Control's clock showed `at` not before we sent the ping.
-                self._ahead = sent - at, sent
-            case Promise(until=until, at=at):
-                self._set_time(at)
-                if self._ahead is not None:
-                    ahead, known = self._ahead
-                    self._promised = until + ahead - DRIFT * max(0.0, until + ahead - known)
-                    if self.apart:  # the ping, or this, was long under way
-                        stream.send(self._sign_of_life())
-                    elif self._joined.is_set():
-                        self._was_apart = False
-                    self._note_apart()
-            case _:
-                super()._take_other(message, stream)
+    def _take_promise(self, promise: Promise, stream: MessageStream[ToNode]) -> None:
+        self._set_time(promise.at)
+        if self._ahead is None:
+            return
+        ahead, known = self._ahead
+        until = promise.until + ahead
+        self._promised = until - DRIFT * max(0.0, until - known)
+        if self.apart:  # the ping, or this, was long under way
+            stream.send(self._ping())
+        elif self._joined.is_set():
+            self._was_apart = False
+        self._note_apart()
 
     # The line.
 
-    async def _connect(self) -> MessageStream[ToWorker]:
-        if self.journal_problem:
-            await self._replace_journal()  # control need not be asked before that is possible
-        return await super()._connect()
+    @property
+    def connected(self) -> bool:
+        return self._stream is not None
+
+    async def run(self) -> None:
+        """Connect to control and follow it, again and again."""
+        pause = MIN_DIAL_PAUSE
+        while True:
+            try:
+                stream = await self._connect()
+                pause = self._pause_after_line()
+                await self._follow(stream)
+            except (BrokenConnection, OSError, TimeoutError) as error:
+                self._note_failure(error)
+                self._disconnected(str(error))
+            await guard.pause(pause)
+            pause = min(2 * pause, MAX_DIAL_PAUSE)
 
     def _pause_after_line(self) -> float:
+        """Return for how many seconds to wait if the line that was just opened is lost."""
         before, self._opened = self._opened, guard.monotonic()
         # Another node with the same certificate may be taking its place, and it that of the other.
         at_once = self._opened - before < AT_ONCE
-        return MAX_DIAL_PAUSE if self.journal_problem or at_once else super()._pause_after_line()
+        return MAX_DIAL_PAUSE if self.journal_problem or at_once else MIN_DIAL_PAUSE
+
+    async def report(self) -> None:
+        """Report polls regularly, and show groups that were held back for too long."""
+        while True:
+            await guard.pause(REPORT_EVERY)
+            if self._stream is not None:
+                for report in self._poll_report.reports():
+                    self._stream.send(report)
+            if self._followed is not None:  # from the start: a silent node is disconnected
+                if guard.monotonic() - self._pinged >= PULSE_EVERY:
+                    self._pinged = guard.monotonic()
+                    self._followed.send(self._ping())
+            elif groups := self._staged.show_held(guard.monotonic() - MAX_HOLD):
+                log.warning(
+                    "staged changes of groups are shown, although control has not released them",
+                    host=self._host,
+                    groups=groups,
+                )
+
+    async def _connect(self) -> MessageStream[ToNode]:
+        if self.journal_problem:
+            await self._replace_journal()  # control need not be asked before that is possible
+        reader, writer = await next(self._dials)()
+        stream: MessageStream[ToNode] = MessageStream(reader, writer, ToNode)
+        try:
+            stream.send(self._hello())
+            async with asyncio.timeout(HELLO_TIMEOUT):
+                greeting = await stream.receive()
+            self._greeted(greeting)
+        except BaseException:
+            stream.cut()
+            raise
+        return stream
+
+    def _hello(self) -> msgspec.Struct:
+        shown, _ = self._staged.contents()
+        arriving = ((m.name, news.view.name) for news in shown for m in news.machines if m.host)
+        return NodeHello(
+            protocols=NODE_PROTOCOLS,
+            version=__version__,
+            host=self._host,
+            instance=self._instance,
+            serving=self.synchronized.is_set(),
+            term=self._term,
+            arriving=dict(islice(arriving, MOST_ARRIVING)),
+        )
+
+    def _greeted(self, greeting: ToNode) -> None:
+        match greeting:
+            case Welcome(rules=rules, term=term):
+                if term < self._term:
+                    raise BrokenConnection(f"it is of term {term}; this node has seen {self._term}")
+                self._rules, self._term, self._welcome = rules, term, greeting
+                self._ahead = None
+                self.heard = guard.boottime()
+            case Unwelcome(reason=reason):
+                raise RefusedByControl(reason)
+            case _:
+                raise BrokenConnection("control did not answer the hello")
+
+    async def _follow(self, stream: MessageStream[ToNode]) -> None:
+        try:
+            await self._replace_journal()
+            self._journal.append(self._welcome)
+            stream.send(self._ping())
+            self._staged.begin()
+            self._followed = stream
+            while True:
+                message = await stream.receive()
+                self.heard = guard.boottime()
+                if isinstance(message, SnapshotPart | SnapshotEnd | News | Shown):
+                    self._journal.append(message)
+                await self._take(message, stream)
+        finally:
+            self._followed = None
+            stream.cut()
+
+    async def _take(self, message: ToNode, stream: MessageStream[ToNode]) -> None:
+        match message:
+            case Answer(id=id):
+                future = self._pending.get(id)
+                if future is not None and not future.done():
+                    future.set_result(message)
+            case News(publications=publications, more=more):
+                for publication in publications:
+                    self._staged.stage(publication.number, publication.groups)
+                if not more:
+                    await self._confirm(Held(publications[-1].number), stream)
+            case Shown(numbers=numbers, at=at):
+                self._set_time(at)
+                await self._staged.show(numbers)
+            case Joined():
+                await self._join(message, stream)
+            case SnapshotPart(groups=groups, pending=pending):
+                self._staged.add_snapshot(groups, pending)
+            case SnapshotEnd(number=number):
+                self._staged.end_snapshot()
+                await self._confirm(Held(number, whole=True), stream)
+            case Pong(sent=sent, at=at):
+                # Control's clock showed `at` not before we sent the ping.
+                self._ahead = sent - at, sent
+            case Promise():
+                self._take_promise(message, stream)
+            case Goodbye():
+                pass  # control is stopping, and closes the line
+            case _:
+                raise BrokenConnection(
+                    f"control sent an unexpected message: {type(message).__name__}"
+                )
+
+    async def _confirm(self, held: Held, stream: MessageStream[ToNode]) -> None:
+        if self._journal.long:
+            await self._replace_journal()
+        else:
+            await asyncio.to_thread(self._journal.sync)
+        stream.send(held)
+
+    async def _join(self, joined: Joined, stream: MessageStream[ToNode]) -> None:
+        self._journal.append(joined)
+        self._poll_report.begin()
+        self._set_time(joined.at, reset=True)
+        await self._staged.show_all(joined.pending)
+        self._stream = stream
+        self._unreachable.reset()
+        self.synchronized.set()
+        log.debug("there is a line to control", host=self._host)
+        self.problem = ""
+        self._note_apart()
+        if not self._was_apart:
+            stream.send(Kept())
+        await self._replace_journal()
+        if self.journal_problem:
+            self.journal_problem = ""
+            log.info("the journal can be written again", host=self._host)
+        self._joined.set()
+
+    def _set_time(self, at: Time, *, reset: bool = False) -> None:
+        if isinstance(self._clock, FollowedClock):
+            self._clock.follow(at, reset=reset)
 
     def _note_failure(self, error: Exception) -> None:
         if not isinstance(error, JournalFailed):
@@ -230,67 +458,15 @@ class NodeUpstream(RemoteUpstream):
             )
         self.journal_problem = str(error)
 
-    def _hello(self) -> msgspec.Struct:
-        shown, _ = self._staged.contents()
-        arriving = ((m.name, news.view.name) for news in shown for m in news.machines if m.host)
-        return NodeHello(
-            protocols=NODE_PROTOCOLS,
-            version=__version__,
-            host=self._host,
-            instance=self._instance,
-            serving=self.synchronized.is_set(),
-            term=self._term,
-            arriving=dict(islice(arriving, MOST_ARRIVING)),
-        )
-
-    def _greeted(self, greeting: ToWorker) -> None:
-        match greeting:
-            case Welcome(rules=rules, term=term):
-                if term < self._term:
-                    raise BrokenConnection(f"it is of term {term}; this node has seen {self._term}")
-                self._rules, self._term, self._welcome = rules, term, greeting
-                self._ahead = None
-                self.heard = guard.boottime()
-            case Unwelcome(reason=reason):
-                raise RefusedByControl(reason)
-            case _:
-                raise BrokenConnection("control did not answer the hello")
-
-    def _keep(self, message: ToWorker) -> None:
-        self.heard = guard.boottime()
-        if isinstance(message, SnapshotPart | SnapshotEnd | News | Shown):
-            self._journal.append(message)
-
-    async def _confirm(self, held: Held, stream: MessageStream[ToWorker]) -> None:
-        if self._journal.long:
-            await self._replace_journal()
-        else:
-            await asyncio.to_thread(self._journal.sync)
-        stream.send(held)
-
-    async def _follow(self, stream: MessageStream[ToWorker]) -> None:
-        try:
-            await self._replace_journal()
-            self._journal.append(self._welcome)
-            stream.send(self._sign_of_life())
-            await super()._follow(stream)
-        except JournalFailed:
-            stream.cut()
-            raise
-
-    async def _join(self, joined: Joined, stream: MessageStream[ToWorker]) -> None:
-        self._journal.append(joined)
-        self._poll_report.begin()
-        await super()._join(joined, stream)
-        self.problem = ""
-        self._note_apart()
-        if not self._was_apart:
-            stream.send(Kept())
-        await self._replace_journal()
-        if self.journal_problem:
-            self.journal_problem = ""
-            log.info("the journal can be written again", host=self._host)
-        self._joined.set()
+    def _disconnected(self, why: str) -> None:
+        self._joined.clear()
+        if self._stream is not None:
+            # Matters to nobody if it is for a moment; `on_apart` tells of the others.
+            log.info("the line to control was lost", host=self._host, why=why)
+        self._stream = None
+        for future in self._pending.values():
+            if not future.done():
+                future.set_exception(OutcomeUnknown())
 
     # The journal.
 

@@ -1,9 +1,9 @@
-"""What a worker has answered since its last report: which machine, which document, how often.
+"""What a node has answered since its last report: which machine, which document, how often.
 
 There is one entry for each machine and document, so a report stays small however often machines
 poll. Of machines that go on polling the document that was reported last, only every so many reports
 say so: control may have very many of them. Entries are only dropped if far too many pile up while
-there is no control process.
+there is no line to control.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class PollReport:
         self._alive.add(group)
 
     def begin(self) -> None:
-        """Report everything again, to a control process that may not know it."""
+        """Report everything again, to a control node that may not know it."""
         self._polls = {machine: polls for machine, polls in self._polls.items() if polls.count}
         for polls in self._polls.values():
             if polls.repeats:

@@ -1,6 +1,6 @@
-"""When guests are shown a change: on all processes that show its group, or on none.
+"""When guests are shown a change: on all nodes that show its group, or on none.
 
-A commit changes the state at once. The groups that it changes are then published: each process
+A commit changes the state at once. The groups that it changes are then published: each node
 that shows one of them is told (News), stops showing it, and confirms that (Held). When all of them
 have, they may show it (Shown). Whoever waits for `shown` goes on then: the caller who asked for the
 change, and the driver that carries it out.
@@ -22,7 +22,7 @@ from functools import cached_property
 from forewarn.core import Group, Machine, view
 from forewarn.core.registry import GroupForgotten
 from forewarn.metadata.publishing import updates
-from forewarn.metadata.publishing.messages import Changed, News, Publication, frame
+from forewarn.metadata.publishing.messages import Changed, Publication, frame
 from forewarn.service.engine.ledger import Ledger
 from forewarn.store.port import Commit, Store
 from forewarn.support import guard
@@ -46,7 +46,7 @@ class PendingPublication:
         self.forced: set[str] = set()  # groups that are told, whether they have changed or not
         self.placed: list[str] = []  # groups whose machines, or the hosts of which, have changed
         self.missing = 0  # how many members have not confirmed it
-        self.committed_at = self.announced_at = guard.monotonic()
+        self.announced_at = guard.monotonic()
         self.overs = [asyncio.Event()]  # set when it is shown; those of merged ones, too
 
     @property
@@ -74,36 +74,18 @@ class Announcement:
             self._by_host[group] = updates.by_host(self.after[group])
         return self._by_host[group].get(host, ())
 
-    async def encode(self) -> None:
-        """Make the frames for members that know all groups, without keeping the loop busy."""
-        frames: list[bytes] = []
-        for message in _news(self.changes):
-            if frames:
-                await guard.pause(0)
-            frames.append(frame(message))
-        self.partial = frames
-
     @cached_property
-    def partial(self) -> list[bytes]:
-        """Frames for members that know all groups."""
-        return [frame(message) for message in _news(self.changes)]
-
-    @cached_property
-    def full(self) -> list[bytes]:
-        """Frames for members that do not know all groups yet."""
-        full = {n: updates.in_full(made, self.after) for n, made in self.changes.items()}
-        return [frame(message) for message in _news(full)]
-
-
-def _news(changes: Mapping[int, list[Changed]]) -> list[News]:
-    return updates.news([Publication(n, tuple(made)) for n, made in changes.items()])
+    def frames(self) -> list[bytes]:
+        """All of it, for members that show all of these groups and know them."""
+        publications = [Publication(n, tuple(made)) for n, made in self.changes.items()]
+        return [frame(message) for message in updates.news(publications)]
 
 
 class Member(ABC):
-    """A process that shows groups to guests, and is connected."""
+    """A node that shows groups to guests, and is connected."""
 
-    def __init__(self, *, serving: bool, groups: Iterable[str] | None = None) -> None:
-        self.groups = None if groups is None else set(groups)  # that it shows; None: all
+    def __init__(self, *, serving: bool, groups: Iterable[str]) -> None:
+        self.groups = set(groups)  # that it shows
         self.serving = serving  # may it be showing documents?
         self.whole = False  # has it confirmed all groups as they were when it connected?
         self.joined = False  # may it show what it is told?
@@ -119,7 +101,7 @@ class Member(ABC):
 
     def shows(self, groups: Collection[str]) -> bool:
         """Return whether it shows any of these groups, or will."""
-        return self.groups is None or not self.groups.isdisjoint(groups)
+        return not self.groups.isdisjoint(groups)
 
     @abstractmethod
     def tell(self, news: Announcement) -> None:
@@ -141,21 +123,19 @@ class Member(ABC):
 class Publisher:
     def __init__(self, store: Store, ledger: Ledger) -> None:
         self._ledger = ledger
-        # Each returns whether a process that is not connected may be showing one of the groups, and
-        # has to be waited for.
-        self.absent: list[Callable[[Collection[str]], bool]] = []
+        # Whether a node that is not connected may be showing one of the groups, and has to be
+        # waited for.
+        self.absent: Callable[[Collection[str]], bool] = lambda _: False
         self._announced: dict[str, Group] = dict(store.groups)  # as members were last told
         self._number = 0  # of the last publication that was announced
         self._members: dict[Member, None] = {}  # all of them
-        self._show_all: dict[Member, None] = {}  # those that show all groups
-        self._by_group: dict[str, dict[Member, None]] = {}  # the others
+        self._by_group: dict[str, dict[Member, None]] = {}  # those that show it
         self._behind: dict[Member, None] = {}  # those that have something to confirm
         self._waiting: dict[str, PendingPublication] = {}  # by group: to be announced
         self._pending: dict[str, PendingPublication] = {}  # by group: announced, and not shown
         self._confirmed: dict[PendingPublication, None] = {}  # by all members, but not shown
         self._wake = asyncio.Event()
-        self.on_shown: Callable[[float], None] = lambda _: None  # seconds after the commit
-        # Who has to show a group, of the members that do not show all.
+        # Who has to show a group.
         self.place: Callable[[Group], Iterable[Member]] = lambda _: ()
         store.on_own_commit(self._on_commit)
 
@@ -192,7 +172,7 @@ class Publisher:
                 try:
                     await self._announce(ready)
                 except Exception:
-                    log.exception("a change could not be sent to the workers")
+                    log.exception("a change could not be sent to the nodes")
                     for publication in ready:
                         self._announced |= publication.groups
                     for member in list(self._members):
@@ -264,8 +244,6 @@ class Publisher:
         news = {number: made for number, (_, made) in numbered if made}
         after = {c.view.name: p.groups[c.view.name] for p, made in changes for c in made}
         announcement = Announcement(news, after)
-        if self._show_all:
-            await announcement.encode()
         # No await from here on: a member that connects meanwhile would miss it.
         for publication, made in changes:
             self._number += 1
@@ -291,13 +269,13 @@ class Publisher:
 
     def _members_of(self, groups: Iterable[str]) -> list[Member]:
         """Return the members that show one of these groups."""
-        members = dict(self._show_all)
+        members: dict[Member, None] = {}
         for name in groups:
             members |= self._by_group.get(name, {})
         return list(members)
 
     def _add_group(self, member: Member, name: str) -> None:
-        if member.groups is not None and member in self._members:
+        if member in self._members:
             member.groups.add(name)
             self._by_group.setdefault(name, {})[member] = None
 
@@ -307,8 +285,7 @@ class Publisher:
             self._remove_group(member, group.name)
 
     def _remove_group(self, member: Member, name: str) -> None:
-        if member.groups is not None:
-            member.groups.discard(name)
+        member.groups.discard(name)
         of_group = self._by_group.get(name, {})
         of_group.pop(member, None)
         if not of_group:
@@ -320,7 +297,7 @@ class Publisher:
         for n, (name, group) in enumerate(publication.groups.items(), 1):
             change = updates.changed(self._announced.get(name), group)
             if name in publication.forced:
-                (change,) = updates.in_full([change or Changed(view(group))], {name: group})
+                change = updates.in_full(change or Changed(view(group)), group)
             if change is not None:
                 changes.append(change)
             if n % COMPARE_SLICE == 0:
@@ -333,11 +310,8 @@ class Publisher:
         """Add a member. It has to be sent `announced`, and is told everything from now on. If it is
         serving, it may show what was before, until it has confirmed."""
         self._members[member] = None
-        if member.groups is None:
-            self._show_all[member] = None
-        else:
-            for name in member.groups:
-                self._by_group.setdefault(name, {})[member] = None
+        for name in member.groups:
+            self._by_group.setdefault(name, {})[member] = None
         if member.serving:
             for publication in sorted(set(self._pending.values()), key=lambda p: p.number):
                 if publication.number and member.shows(publication.groups):
@@ -346,8 +320,7 @@ class Publisher:
     def leave(self, member: Member) -> None:
         """Remove a member. If it may be showing something, it is absent from now on."""
         self._members.pop(member, None)
-        self._show_all.pop(member, None)
-        for name in list(member.groups or ()):
+        for name in list(member.groups):
             self._remove_group(member, name)
         self._receive(member, list(member.unconfirmed))
 
@@ -389,7 +362,7 @@ class Publisher:
 
     def settle(self) -> None:
         """Have everything shown that nobody is waited for any more."""
-        done = [p for p in self._confirmed if not any(absent(p.groups) for absent in self.absent)]
+        done = [p for p in self._confirmed if not self.absent(p.groups)]
         if not done:
             return
         for publication in done:
@@ -411,6 +384,5 @@ class Publisher:
             for over in publication.overs:
                 over.set()
             self._ledger.release(IN_FLIGHT)
-            self.on_shown(guard.monotonic() - publication.committed_at)
         if self._waiting:
             self._wake.set()

@@ -1,13 +1,12 @@
-"""The groups as a worker shows them, and as it is about to show them.
+"""The groups as a node shows them, and as it is about to show them.
 
 Between receiving a change and being allowed to show it, a group shows neither the old nor the new
-document: other workers may no longer show the one, or not yet show the other. Requests wait.
+document: other nodes may no longer show the one, or not yet show the other. Requests wait.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
@@ -36,7 +35,7 @@ class StagedViews:
         self._sink: Callable[[GroupNews], None] = lambda _: None
         self._shown: dict[str, GroupNews] = {}
         self._changes: dict[str, _Change] = {}
-        self._named: set[str] = set()  # groups that the present control process has sent
+        self._named: set[str] = set()  # groups that the present control node has sent
         self._fresh: set[str] = set()  # those with news, which are newer than the snapshot
         self._open = False  # has anything been shown yet?
 
@@ -51,7 +50,7 @@ class StagedViews:
         return None if change is None else change.over
 
     def begin(self) -> None:
-        """Expect a new snapshot, from another control process or the same one."""
+        """Expect a new snapshot, from another control node or the same one."""
         self._named, self._fresh = set(), set()
 
     def add_snapshot(self, groups: Sequence[GroupNews], pending: Mapping[str, int]) -> None:
@@ -118,7 +117,7 @@ class StagedViews:
         latest = self._shown | {n: c.news for n, c in self._changes.items() if c.news is not None}
         return [(n, m) for n, news in latest.items() for m in news.machines if not m.gone]
 
-    def show_held(self, told_by: float = math.inf) -> int:
+    def show_held(self, told_by: float) -> int:
         """Show everything that was staged by then, without permission. Returns the number of
         groups."""
         held = [n for n, change in self._changes.items() if self._open and change.told <= told_by]

@@ -1,10 +1,8 @@
-"""Messages to workers about groups: a snapshot of all, or the changes of commits, in messages that
-are small enough not to block an event loop. Pure.
-"""
+"""What nodes are told of groups, in messages that are too small to block an event loop. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -17,7 +15,7 @@ SLICE_MACHINES = 512  # machines in one message about several groups
 
 
 def guest_news(group: Group, machines: tuple[Machine, ...] | None = None) -> GroupNews:
-    """Return a group as workers need it: of its machines, or of some of them, only what guests can
+    """Return a group as nodes need it: of its machines, or of some of them, only what guests can
     see, not hosts and labels."""
     if machines is None:
         machines = tuple(map(to_guests, group.machines))
@@ -29,28 +27,12 @@ def removed(name: str) -> Changed:
     return Changed(view(Group(name=name)), (), Place(), removed=True)
 
 
-def snapshot(groups: Mapping[str, Group]) -> Iterator[tuple[GroupNews, ...]]:
-    """Return all groups, each as it is when its turn comes; later changes are sent after it."""
-    gathered, machines = [], 0
-    for name in list(groups):
-        if name not in groups:
-            continue
-        news = guest_news(groups[name])
-        gathered.append(news)
-        machines += 1 + len(news.machines)
-        if machines >= SLICE_MACHINES:
-            yield tuple(gathered)
-            gathered, machines = [], 0
-    yield tuple(gathered)
-
-
-def in_full(changes: Sequence[Changed], after: Mapping[str, Group]) -> list[Changed]:
-    """Return the changes with all fields, for workers that do not know the groups yet."""
-    groups = [guest_news(after[change.view.name]) for change in changes]
-    return [
-        change if change.removed else Changed(group.view, group.machines, group.place)
-        for change, group in zip(changes, groups, strict=True)
-    ]
+def in_full(change: Changed, group: Group) -> Changed:
+    """Return a change with all fields of the group as it is then."""
+    if change.removed:
+        return change
+    news = guest_news(group)
+    return Changed(news.view, news.machines, news.place)
 
 
 def news(publications: Sequence[Publication]) -> list[News]:

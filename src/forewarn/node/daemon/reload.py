@@ -1,7 +1,7 @@
 """Reloads the settings on SIGHUP. What can change while the service runs is changed; settings that
 need a restart are reported. If the settings are wrong, nothing changes.
 
-A worker only has limits and a log; everything else is reloaded in the control process.
+A node on a host only has limits, a log and a certificate (`run_host_node`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Reloader:
     """The settings that are in force in a running process, and their reload.
 
     `load` reads them again from where they came from; `fit` adapts a configuration to the limits
-    of the system; `on_reload` is called with the outcome of each reload."""
+    of the system."""
 
     def __init__(
         self,
@@ -65,13 +65,11 @@ class Reloader:
         load: Callable[[], tuple[LoadedSettings, Config]],
         configure_log: Callable[[Settings], None] = lambda _: None,
         fit: Callable[[Config], Config] = lambda config: config,
-        on_reload: Callable[[Report], None] = lambda _: None,
     ) -> None:
         self.loaded = loaded
         self._load = load
         self._configure_log = configure_log
         self._fit = fit
-        self.on_reload = on_reload
 
     async def reload_node(self, node: Node) -> Report:
         """Reload all settings, in a process that runs a node."""
@@ -108,8 +106,8 @@ class Reloader:
         applied = config.fleet is not None and not fleet_problems
         return self._accept(new, changed, problems + fleet_problems, fleet=applied)
 
-    def reload_worker(self, endpoint: MetadataApp, with_front: bool) -> Report:
-        """Reload the settings of a worker: its limits and its log."""
+    def reload_endpoint(self, endpoint: MetadataApp, with_front: bool) -> Report:
+        """Reload the settings of a node on a host: its limits and its log."""
         try:
             new, config = self._load()
             config = self._fit(config)
@@ -143,7 +141,6 @@ class Reloader:
 
     def _finish(self, report: Report) -> Report:
         _log_report(report)
-        self.on_reload(report)
         return report
 
 

@@ -9,16 +9,14 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from functools import partial
 
 import msgspec
 
 from forewarn.node import Config, Node
-from forewarn.node.daemon.reload import Reloader, Report
+from forewarn.node.daemon.reload import Reloader
 from forewarn.node.daemon.service_manager import managed
 from forewarn.node.open_files import fit_to_open_files
 from forewarn.node.settings import LoadedSettings, Settings
-from forewarn.node.wiring import service_pid
 from forewarn.service.engine import otel
 from forewarn.service.engine.clock import VirtualClock
 from forewarn.service.telemetry import log as service_log
@@ -43,12 +41,10 @@ async def run(
     note: Callable[[str, str], AbstractContextManager[None]],
     loaded: LoadedSettings | None = None,
     load: Callable[[], tuple[LoadedSettings, Config]] | None = None,
-    on_reload: Callable[[LoadedSettings, Report], None] = lambda *_: None,
 ) -> None:
     """Run a node. `note` is entered, with the URLs for guests and operators, while it serves.
 
-    With the settings and a function that loads them again, SIGHUP reloads them; `on_reload` is
-    then called with those in force."""
+    With the settings and a function that loads them again, SIGHUP reloads them."""
     notifier = Notifier.from_environment(os.environ, log.write)
     settings = loaded.settings if loaded is not None else None
     configure_log(settings)
@@ -58,7 +54,9 @@ async def run(
     for name in STOPPED_BY:
         if hasattr(signal, name):
             _on_signal(loop, getattr(signal, name), stop.set)
-    reloader = _reloader(loaded, load, on_reload)
+    reloader = None
+    if loaded is not None and load is not None:
+        reloader = Reloader(loaded, load, configure_log, fit)
     with otel.sent_to(settings.traces if settings is not None else ""):
         await _serve(config, on_start, note, notifier, reloader, stop)
 
@@ -84,7 +82,7 @@ async def _serve(
     clock = node.clock
     if isinstance(clock, VirtualClock):
         service_log.configure("console", dates=False, now=lambda: clock.at)
-    node.store.on_unknown_outcome(partial(_stop_at_once, service_pid(config)))
+    node.store.on_unknown_outcome(_stop_at_once)
     async with node:
         gc.collect()
         gc.freeze()  # the fleet stays in memory: no need to traverse it again and again
@@ -106,7 +104,7 @@ async def _serve(
                 await stop.wait()
 
 
-def _stop_at_once(pid: int, error: OutcomeUnknown) -> None:
+def _stop_at_once(error: OutcomeUnknown) -> None:
     """Exit at once, as after kill -9: connections are closed without an answer, so that nobody is
     told either outcome. systemd, or whatever manages the service, starts it again. Programs of a
     control node that was deposed are ended, since another one goes on with what they do."""
@@ -115,7 +113,7 @@ def _stop_at_once(pid: int, error: OutcomeUnknown) -> None:
             "this control node may not decide any more, so it stops without answering; it has ended"
             " the programs of its driver",
             why=str(error),
-            programs=end_marked(pid),
+            programs=end_marked(os.getpid()),
         )
     elif isinstance(error, CannotFollow):
         log.critical("this control node stops, to load the state anew", why=str(error))
@@ -128,18 +126,6 @@ def _stop_at_once(pid: int, error: OutcomeUnknown) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(OUTCOME_UNKNOWN)
-
-
-def _reloader(
-    loaded: LoadedSettings | None,
-    load: Callable[[], tuple[LoadedSettings, Config]] | None,
-    on_reload: Callable[[LoadedSettings, Report], None],
-) -> Reloader | None:
-    if loaded is None or load is None:
-        return None
-    reloader = Reloader(loaded, load, configure_log, fit)
-    reloader.on_reload = lambda report: on_reload(reloader.loaded, report)
-    return reloader
 
 
 def fit(config: Config) -> Config:

@@ -14,7 +14,7 @@ import msgspec
 from forewarn.node.config import Config
 from forewarn.node.daemon.reload import LIMITS, LOGGING, RESTART, Reloader
 from forewarn.node.daemon.run import COLLECT, configure_log, fit
-from forewarn.node.processes.host_node import HostNode
+from forewarn.node.host_node import HostNode
 from forewarn.node.settings import LoadedSettings
 from forewarn.node.settings.host_node import LoadedNodeSettings, NodeSettings
 from forewarn.support import guard
@@ -95,7 +95,7 @@ class NodeReloader:
         return self._new.endpoint, self._new.config.endpoint
 
     def reload(self) -> None:
-        report = self._endpoint.reload_worker(self.node.endpoint, self.node.front is not None)
+        report = self._endpoint.reload_endpoint(self.node.endpoint, self.node.front is not None)
         if report.refused:
             return
         self.node.certificates.reload(self._new.config.tls, self._new.config.authority)

@@ -10,7 +10,7 @@ import signal
 from collections.abc import AsyncIterator
 
 from forewarn.node import Node
-from forewarn.node.daemon.reload import Reloader, Report
+from forewarn.node.daemon.reload import Reloader
 from forewarn.support import guard
 from forewarn.support.logs import logger
 from forewarn.support.sd_notify import Notifier
@@ -37,7 +37,6 @@ async def managed(node: Node, notifier: Notifier, reloader: Reloader | None) -> 
                 refusal = (await reloader.reload_node(node)).refusal
             except Exception as error:  # the service continues with the settings it has
                 log.error("the settings could not be reloaded", exc_info=error)
-                reloader.on_reload(Report(problems=("internal error",)))
             notifier.ready(status_line(node, refusal))
 
     if reloader is not None:

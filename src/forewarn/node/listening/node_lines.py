@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from forewarn.metadata.publishing.host_nodes import HostNodes
-from forewarn.metadata.publishing.remote_upstream import Dial
+from forewarn.metadata.publishing.node_upstream import Dial
 from forewarn.node.config import Address
 from forewarn.node.listening.sockets import open_socket
 from forewarn.node.listening.tls import Certificates

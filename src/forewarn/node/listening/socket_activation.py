@@ -1,11 +1,9 @@
-"""The listening sockets of a service: taken over from systemd (socket activation), or opened here.
+"""The listening sockets that a service takes over from systemd (socket activation).
 
 LISTEN_FDS is the number of sockets handed over, from descriptor 3 on, LISTEN_FDNAMES their names,
 and LISTEN_PID the process they are meant for. Such a socket outlives the service: while it is
-restarted, callers wait in the kernel's queue and none is refused.
-
-A service in one process opens the remaining sockets itself, in `node.wiring`; with workers, all of
-them are opened here, one per worker and address.
+restarted, callers wait in the kernel's queue and none is refused. The remaining sockets are opened
+in `node.wiring`.
 """
 
 from __future__ import annotations
@@ -17,9 +15,7 @@ from collections.abc import MutableMapping
 import msgspec
 
 from forewarn.node.config import Address, Config
-from forewarn.node.listening.reuseport import open_several, spread
-from forewarn.node.listening.sockets import CannotListen, all_or_none, confined, open_socket
-from forewarn.support.text import counted, listing
+from forewarn.node.listening.sockets import CannotListen, confined
 
 FIRST = 3  # the first descriptor that is handed over
 METADATA, CONTROL = "metadata", "control"
@@ -81,63 +77,32 @@ def bound_address(fd: int) -> Address:
         return Address(host, port)
 
 
-def check_socket_count(workers: int, sockets: int, address: str) -> None:
-    """Raise CannotListen unless each worker gets a socket of its own."""
-    if sockets != workers:
-        lines = listing([f"ListenStream={address}"] * min(workers, 3))
+def check_socket_count(sockets: int, address: str) -> None:
+    """Raise CannotListen if several sockets are bound to one address."""
+    if sockets > 1:
         raise CannotListen(
-            f"{counted(sockets, 'socket')} called 'metadata' for {address} handed over to"
-            f" {counted(workers, 'worker')}; each needs one of its own: write ReusePort=yes and"
-            f" {workers} times the same ListenStream= into the socket unit ({lines})"
+            f"{sockets} sockets called 'metadata' were handed over for {address}; one is enough:"
+            f" write ListenStream={address} only once into the socket unit"
         )
 
 
-class OpenSockets(msgspec.Struct, frozen=True):
-    """All sockets of a service with workers."""
-
-    metadata: tuple[Address, ...]  # the real addresses, also where port 0 was configured
-    control: Address
-    metadata_fds: tuple[tuple[int, ...], ...]  # by worker: one for each address
-    control_fd: int
-
-
-def open_all(config: Config, handed_over: HandedOverSockets, anywhere: bool) -> OpenSockets:
-    """Open every socket that was not handed over, for a service with workers.
-
-    Unless `anywhere`, sockets for guests must be bound to link-local or loopback addresses."""
-    assert config.control is not None
-    with all_or_none() as opened:
-        groups = _adopt_metadata(config, handed_over, anywhere, opened)
-        if not groups:
-            for address in config.guest_addresses:
-                sockets = open_several(address, config.workers)
-                opened += sockets
-                groups[Address(address.host, sockets[0].getsockname()[1])] = sockets
-        if handed_over.control is not None:
-            operators, control = adopt(handed_over.control), bound_address(handed_over.control)
-        else:
-            operators = open_socket(config.control)
-            control = Address(config.control.host, operators.getsockname()[1])
-    fds = zip(*([s.detach() for s in sockets] for sockets in groups.values()), strict=True)
-    return OpenSockets(tuple(groups), control, tuple(fds), operators.detach())
-
-
 def use_handed_over(config: Config, handed_over: HandedOverSockets, anywhere: bool) -> Config:
-    """Return the configuration of a service in one process, with the sockets that were handed over
-    in place of those it would open."""
+    """Return the configuration with the sockets that were handed over in place of those that would
+    be opened. Unless `anywhere`, those for guests must be bound to link-local or loopback
+    addresses. Raises CannotListen."""
     if handed_over.metadata and config.nodes is not None:
         raise CannotListen(
             "a socket called 'metadata' was handed over, but guests are answered by nodes"
             f" (nodes = {config.nodes.address}); mask its socket unit"
         )
     if handed_over.metadata:
-        by_address = _by_address(config, handed_over, 1, anywhere)
+        by_address = _by_address(config, handed_over, anywhere)
         first, *more = by_address
         config = msgspec.structs.replace(
             config,
             metadata=first,
             more_metadata=tuple(more),
-            metadata_fds=tuple(fd for fds in by_address.values() for fd in fds),
+            metadata_fds=tuple(by_address.values()),
         )
     if handed_over.control is not None:
         config = msgspec.structs.replace(
@@ -155,30 +120,16 @@ def not_handed_over(config: Config, handed_over: HandedOverSockets) -> list[Addr
     return [a for a in config.guest_addresses if a.port and a not in bound]
 
 
-def _adopt_metadata(
-    config: Config, handed_over: HandedOverSockets, anywhere: bool, opened: list[socket.socket]
-) -> dict[Address, list[socket.socket]]:
-    """Adopt the sockets that were handed over, and return them by address, one for each worker."""
-    groups: dict[Address, list[socket.socket]] = {}
-    for address, fds in _by_address(config, handed_over, config.workers, anywhere).items():
-        groups[address] = [adopt(fd) for fd in fds]
-        opened += groups[address]
-        _check_shared(address, groups[address])
-        spread(groups[address])
-    return groups
-
-
 def _by_address(
-    config: Config, handed_over: HandedOverSockets, workers: int, anywhere: bool
-) -> dict[Address, list[int]]:
-    """Group the guests' descriptors by the address they listen on. Addresses that the settings name
-    come first and in that order, since systemd promises none; all are checked like those in the
-    settings."""
+    config: Config, handed_over: HandedOverSockets, anywhere: bool
+) -> dict[Address, int]:
+    """Return the guests' descriptors by the address they listen on, checked like addresses in the
+    settings. Those that the settings name come first and in that order: systemd promises none."""
     by_address: dict[Address, list[int]] = {}
     for fd in handed_over.metadata:
         by_address.setdefault(bound_address(fd), []).append(fd)
     for address, fds in by_address.items():
-        check_socket_count(workers, len(fds), str(address))
+        check_socket_count(len(fds), str(address))
         if not anywhere and not confined(address.host):
             raise CannotListen(
                 f"the socket called 'metadata' that was handed over listens on {address}: guests"
@@ -187,17 +138,8 @@ def _by_address(
                 " allow_other_addresses = true to allow others"
             )
     configured = [address for address in config.guest_addresses if address in by_address]
-    return {address: by_address[address] for address in dict.fromkeys([*configured, *by_address])}
-
-
-def _check_shared(address: Address, sockets: list[socket.socket]) -> None:
-    """Check that callers can be spread over these sockets: all of them need SO_REUSEPORT."""
-    shared = all(s.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT) for s in sockets)
-    if len(sockets) > 1 and not shared:
-        raise CannotListen(
-            f"the sockets called 'metadata' that were handed over for {address} cannot share it;"
-            " write ReusePort=yes and the same ListenStream= for each worker into the socket unit"
-        )
+    ordered = dict.fromkeys([*configured, *by_address])
+    return {address: by_address[address][0] for address in ordered}
 
 
 def _check_listening(fd: int, name: str) -> None:

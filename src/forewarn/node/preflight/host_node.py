@@ -9,13 +9,13 @@ from pathlib import Path
 
 from forewarn.metadata.publishing.journal import FILE, JournalUnusable, in_use, read_journal
 from forewarn.node.config import HostNodeConfig
+from forewarn.node.host_node import name_problem
 from forewarn.node.listening.certificates import examine
 from forewarn.node.preflight.addresses import address_findings, open_files_findings
 from forewarn.node.preflight.finding import Finding, fatal, warning
 from forewarn.node.preflight.key_pair import pair_findings
 from forewarn.node.preflight.state_file import directory_findings, file_problem
 from forewarn.node.preflight.unit import unit_findings
-from forewarn.node.processes.host_node import name_problem
 from forewarn.node.settings import LoadedSettings
 from forewarn.node.settings.host_node import LoadedNodeSettings
 
@@ -36,7 +36,7 @@ def node_findings(loaded: LoadedNodeSettings, path: Path | None) -> Iterator[Fin
         addresses.append(("status", config.status))
     yield from address_findings(origins, addresses, in_use(config.journal))
     yield from open_files_findings(origins, config.endpoint)
-    yield from unit_findings(origins, path, unit=UNIT, check=CHECK, key="metadata", processes=1)
+    yield from unit_findings(origins, path, unit=UNIT, check=CHECK)
 
 
 def _certificate(loaded: LoadedSettings, config: HostNodeConfig) -> Iterator[Finding]:

@@ -4,7 +4,6 @@ not have, keys that other users can read. Changes nothing.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,20 +33,16 @@ def findings(loaded: LoadedSettings, config: Config, path: Path | None) -> Itera
     yield from _fleet(config)
     yield from state_findings(loaded, config)
     yield from _record(loaded, config)
-    yield from _upstream(loaded, config)
     yield from _addresses(loaded, config)
     yield from _certificate(loaded, config)
     yield from _issuer(loaded, config)
     yield from _programs(config)
-    yield from _workers(loaded, config)
     yield from open_files_findings(loaded, config)
     yield from _traces(loaded)
     yield from unit_findings(
         *(loaded, path),
         unit="forewarn.service",
         check="forewarn config check",
-        key="workers",
-        processes=max(1, config.workers),
     )
     yield from _notify(loaded, config)
 
@@ -85,16 +80,6 @@ def _record(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
     yield from directory_findings(loaded, "record", config.record)
     if config.record is not None and (problem := file_problem(config.record)):
         yield fatal(loaded, "record", problem)
-
-
-def _upstream(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
-    if not config.workers or config.upstream is None:
-        return
-    yield from directory_findings(loaded, "upstream", config.upstream)
-    if config.upstream.exists() and not config.upstream.is_socket():
-        yield fatal(
-            loaded, "upstream", f"{config.upstream} exists and is not a socket; choose another path"
-        )
 
 
 def _addresses(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
@@ -142,18 +127,6 @@ def _programs(config: Config) -> Iterator[Finding]:
                 f"{setting}: {program} can be written by other users, and is run by the service:"
                 f" chmod go-w {program}"
             )
-
-
-def _workers(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
-    cores = len(os.sched_getaffinity(0))
-    if config.workers > cores:
-        yield warning(
-            loaded,
-            "workers",
-            f"{config.workers} workers are more than this machine has processor cores ({cores})",
-        )
-    if config.workers and config.state is None:
-        yield fatal(loaded, "workers", "workers need a state file")
 
 
 def _traces(loaded: LoadedSettings) -> Iterator[Finding]:

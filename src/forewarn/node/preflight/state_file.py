@@ -24,7 +24,6 @@ from forewarn.support import guard
 CREATED_BY_UNIT = {
     "state": Path("/var/lib"),
     "journal": Path("/var/lib"),
-    "upstream": Path("/run"),
 }
 
 

@@ -22,10 +22,10 @@ Properties = list[tuple[str, str]]  # of one unit; a property may occur several 
 
 
 def unit_findings(
-    loaded: LoadedSettings, path: Path | None, *, unit: str, check: str, key: str, processes: int
+    loaded: LoadedSettings, path: Path | None, *, unit: str, check: str
 ) -> Iterator[Finding]:
     """Check nothing unless the unit runs with this settings file. `check` is the command that its
-    user can run; `processes` answer guests, as the setting `key` says."""
+    user can run."""
     if path is None:
         return
     properties = dict(
@@ -43,9 +43,9 @@ def unit_findings(
     sockets = properties.get("TriggeredBy", "").split()
     for address, count in _metadata_sockets(sockets, started_with_it).items():
         try:
-            check_socket_count(processes, count, address)
+            check_socket_count(count, address)
         except CannotListen as error:
-            yield fatal(loaded, key, str(error))
+            yield fatal(loaded, "metadata", str(error))
 
 
 def _metadata_sockets(sockets: list[str], started_with_it: list[str]) -> Counter[str]:

@@ -26,7 +26,6 @@ PATHS = (
     "record",
     "tls_certificate",
     "tls_key",
-    "upstream",
     "nodes_certificate",
     "nodes_key",
     "nodes_authority",
@@ -42,6 +41,13 @@ OTHER_VARIABLES = (  # not settings: read by the command line
     "FOREWARN_TOKEN_FILE",
     "FOREWARN_URL",
 )
+
+
+RETIRED = {  # settings that an earlier version had, and what to do instead
+    "workers": "there are no workers any more; remove it, and let a node on the same host answer"
+    ' guests (see "Control and a node on one host" in the documentation)',
+    "upstream": "there are no workers any more; remove it",
+}
 
 
 class SettingsError(Exception):
@@ -95,7 +101,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     name: str = ""  # of this control node, among several; empty: the name of the machine
     lease: str = "6s"  # with PostgreSQL: after this time without a leader, another node takes over
     replicated: str = ""  # with PostgreSQL: "managed" if its provider keeps every commit twice
-    local_directory: str = "."  # with PostgreSQL: for files and sockets of this machine
+    local_directory: str = "."  # with PostgreSQL: for files of this machine
     metadata: str | list[str] = "169.254.169.254:80"  # one address for guests, or a list
     control: str = "127.0.0.1:8170"  # address for operators
     control_names: list[str] | None = None  # host names of the control API, beside its address
@@ -134,8 +140,6 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     max_downtime: str = "30d"  # how far the wall clock may be ahead at the start
     driver: str = SIMULATED  # carries events out: simulated, command, or an installed driver
     driver_options: dict[str, dict[str, Any]] = {}  # by driver: the table of its name
-    workers: int = 0  # processes that answer guests, beside the control process; 0: all in one
-    upstream: str = ""  # UNIX socket between control and workers; empty: beside the state file
     nodes: str = ""  # address for nodes on hosts; empty: guests are answered here
     nodes_certificate: str = ""  # of this control node on its lines to nodes (PEM)
     nodes_key: str = ""  # key of nodes_certificate (PEM)

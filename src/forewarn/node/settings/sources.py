@@ -31,6 +31,7 @@ from forewarn.node.settings.model import (
     OTHER_VARIABLES,
     PATHS,
     PREFIX,
+    RETIRED,
     SEPARATOR,
     LoadedSettings,
     Origin,
@@ -319,7 +320,8 @@ def _assemble(layer: Layer, problems: list[str]) -> LoadedSettings:
         if kind is None:
             known = list(option_types(table)) if of_driver and dot else list(_TOP)
             shown = option if of_driver and dot else key
-            problems.append(origin.prefix(f"{key}: unknown key; {instead_of(shown, known)}"))
+            instead = RETIRED.get(key) or instead_of(shown, known)
+            problems.append(origin.prefix(f"{key}: unknown key; {instead}"))
             continue
         try:
             converted = msgspec.convert(value, kind)

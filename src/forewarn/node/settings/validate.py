@@ -43,7 +43,7 @@ from forewarn.service.fleet import read
 from forewarn.service.fleet.read import Fleet, FleetError
 from forewarn.service.fleet.removal_limit import RemovalLimit
 from forewarn.service.upkeep.history import HISTORY, HISTORY_LEAST
-from forewarn.store.engines import State, is_url, local_path, parse_state
+from forewarn.store.engines import State, is_url, parse_state
 from forewarn.support.suggest import instead_of
 from forewarn.support.text import in_words
 
@@ -73,12 +73,9 @@ ONE_PROCESS = {
 # What needs guests to be answered here, and why.
 ANSWERS_GUESTS = {
     "metadata": "guests are answered by the nodes on their hosts; set it there",
-    "workers": "guests are answered by the nodes on their hosts",
     "faults": "faults cannot be injected in nodes",
     "observe": "requests to nodes cannot be observed; set record = FILE there",
 }
-MAX_WORKERS = 64  # processes that answer guests
-MAX_SOCKET_PATH = 107  # bytes of a UNIX socket's path, set by the kernel
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -96,8 +93,6 @@ def load(
     path: Path | None,
     environment: Mapping[str, str],
     flags: Mapping[str, Any] | None = None,
-    *,
-    with_fleet: bool = True,
 ) -> tuple[LoadedSettings, Config]:
     """Collect and check the settings. Raises SettingsError with all problems, of types and of
     values."""
@@ -107,7 +102,7 @@ def load(
     except SettingsError as error:
         problems, loaded = error.problems, error.usable or LoadedSettings(Settings())
     try:
-        configuration = config(loaded, with_fleet=with_fleet)
+        configuration = config(loaded)
     except SettingsError as error:
         problems += error.problems
     if problems:
@@ -181,8 +176,6 @@ class _Validation:
             tls=self._get("tls_certificate", lambda: values.tls(settings), None),
             allow_plain_control=settings.allow_plain_control,
             arm=arm,
-            workers=settings.workers,
-            upstream=self._get("upstream", lambda: self._upstream(state), None),
             nodes=nodes,
             record=Path(settings.record) if settings.record else None,
             driver=self._driver(),
@@ -241,23 +234,6 @@ class _Validation:
                 self._problem(key, f"{key} must be at least 1")
         if settings.throttle < 0:
             self._problem("throttle", "throttle must not be negative; 0 means no limit")
-        if not 0 <= settings.workers <= MAX_WORKERS:
-            self._problem(
-                "workers",
-                f"workers = {settings.workers}: must be 0 to {MAX_WORKERS}; 0 means that one"
-                " process does everything",
-            )
-        if settings.faults and settings.workers:
-            self._problem(
-                "faults",
-                "faults = true: faults cannot be injected in workers; set workers = 0",
-            )
-        if settings.observe and settings.workers:
-            self._problem(
-                "observe",
-                "observe = true: requests to workers cannot be observed; set workers = 0, or"
-                " record = FILE and run 'forewarn verdict FILE'",
-            )
         if is_url(settings.state):
             self._check_one_process()
         if settings.nodes:
@@ -353,19 +329,6 @@ class _Validation:
                 f"lease = '{self._settings.lease}': must be at most {in_words(LONGEST_LEASE)}"
             )
         return lease
-
-    def _upstream(self, state: State) -> Path:
-        path = (
-            Path(self._settings.upstream)
-            if self._settings.upstream
-            else local_path(state, ".upstream", Path(self._settings.local_directory))
-        )
-        if self._settings.workers and len(bytes(path.absolute())) > MAX_SOCKET_PATH:
-            raise SettingsError(
-                f"upstream: {path.absolute()} is too long: the path of a socket has at most"
-                f" {MAX_SOCKET_PATH} bytes; choose a shorter path"
-            )
-        return path
 
     def _fleet(self, guests: tuple[Address, ...], nodes: NodeLines | None) -> Fleet | None:
         if not self._settings.fleet or not self._with_fleet:

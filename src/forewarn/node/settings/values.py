@@ -14,7 +14,7 @@ from forewarn.node.settings.model import Settings, SettingsError
 from forewarn.support.program import ProgramUnusable, find_program
 from forewarn.support.text import in_words, listing, parse_duration
 
-MAX_GUEST_ADDRESSES = 8  # in `metadata`; with workers, each worker opens a socket for each
+MAX_GUEST_ADDRESSES = 8  # in `metadata`
 
 
 def gates(table: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:

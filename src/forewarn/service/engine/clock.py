@@ -64,10 +64,6 @@ class Clock(Protocol):
 
     def on_interruption(self, listener: Callable[[Interruption], None]) -> None: ...
 
-    def unserved(self, what: str, lost: Duration) -> None:
-        """Note that the endpoint was not available for the last `lost` of time."""
-        ...
-
     def restored(self, at: Time) -> None:
         """Note that a backup was restored at this time; part of `now()` until the grace ends."""
         ...
@@ -90,9 +86,6 @@ class _Continuity:
 
     def on_interruption(self, listener: Callable[[Interruption], None]) -> None:
         self._listeners.append(listener)
-
-    def unserved(self, what: str, lost: Duration) -> None:
-        self._interrupted(what, self._floor, lost)
 
     def restored(self, at: Time) -> None:
         self._restored = at

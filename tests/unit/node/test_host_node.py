@@ -24,7 +24,7 @@ from forewarn.node.config import Address, Config, HostNodeConfig, Tls
 from forewarn.node.daemon.run_host_node import NodeReloader
 from forewarn.node.listening.sockets import CannotListen
 from forewarn.node.listening.tls import CertificateUnusable
-from forewarn.node.processes.host_node import HostNode, NodeUnusable
+from forewarn.node.host_node import HostNode, NodeUnusable
 from forewarn.node.settings.host_node import LoadedNodeSettings, load_node
 from forewarn.service.fleet.read import parse
 from forewarn.support import guard

@@ -1,1 +1,0 @@
-"""A service of several processes: a supervisor, a control process and workers."""
