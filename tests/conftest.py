@@ -70,10 +70,7 @@ LONGEST = (
     "system/agent/test_killed_agent.py",
     "system/clients/test_published_clients.py",
     "system/arm/test_sdks.py",
-    "system/node/test_workers.py",
-    "system/node/test_supervisor.py",
     "system/docs/test_tutorial.py",
-    "system/node/test_killed_processes.py",
     "system/node/test_socket_handover.py",
     "simulation/test_control_nodes.py",
     "simulation/test_simulation.py",
@@ -99,7 +96,6 @@ LONGEST = (
     "system/agent/test_handling_events.py",
     "system/agent/test_systemd_boot.py",
     "system/hooks/test_systemd.py",
-    "system/node/test_supervisor_restarts.py",
     "integration/testing/test_shipped_scenarios.py",
     "unit/store/sqlite/test_copy.py",
     "integration/metadata/test_closing_connections.py",
@@ -110,7 +106,6 @@ LONGEST = (
     "unit/testing/kit/test_clock_silence.py",
     "unit/testing/kit/test_clock_reactions.py",
     "integration/client/test_faults.py",
-    "unit/metadata/publishing/test_hub.py",
     "unit/drivers/test_registry.py",
 )
 
@@ -153,8 +148,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.fixture(autouse=True)
 def _an_interrupt_interrupts() -> None:
-    """The processes of a run ignore it, as would whatever they start; and a supervisor that was
-    tried in this one has told it not to."""
+    """The processes of a run ignore it, as would whatever they start."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -28,12 +28,10 @@ from forewarn.metadata.publishing.messages import (
     News,
     NodeHello,
     Ping,
-    Pulse,
     SnapshotEnd,
-    ToWorker,
+    ToNode,
 )
-from forewarn.metadata.publishing.node_upstream import PULSE_EVERY
-from forewarn.metadata.publishing.remote_upstream import MAX_DIAL_PAUSE, MIN_DIAL_PAUSE
+from forewarn.metadata.publishing.node_upstream import MAX_DIAL_PAUSE, MIN_DIAL_PAUSE, PULSE_EVERY
 from forewarn.support import guard
 
 HANDSHAKE = 5.0  # seconds, as in a node
@@ -55,7 +53,7 @@ class Line:
         pair = certificates.of(host)
         context.load_cert_chain(pair.certificate, pair.key)
         self._context = context
-        self._stream: MessageStream[ToWorker] | None = None
+        self._stream: MessageStream[ToNode] | None = None
         self.joined = 0.0  # when it joined last
 
     async def run(self) -> None:
@@ -74,7 +72,7 @@ class Line:
     async def _follow(self) -> None:
         async with asyncio.timeout(HANDSHAKE):
             reader, writer = await asyncio.open_connection(LOOPBACK, self._port, ssl=self._context)
-        stream: MessageStream[ToWorker] = MessageStream(reader, writer, ToWorker)
+        stream: MessageStream[ToNode] = MessageStream(reader, writer, ToNode)
         try:
             stream.send(
                 NodeHello(
@@ -101,7 +99,7 @@ class Line:
 
     def pulse(self) -> None:
         if self._stream is not None:
-            self._stream.send(Pulse(()))
+            self._stream.send(Ping(guard.boottime()))
 
 
 async def run(certificates: Certificates, port: int, hosts: Sequence[str]) -> None:

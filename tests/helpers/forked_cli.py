@@ -264,9 +264,6 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
 
 
 def _execute(request: dict[str, Any]) -> None:
-    from helpers.forked_processes import install
-
-    install(_end_after)
     if (script := request.get("script")) is not None:
         sys.argv = ["-c", *request["words"]]
         sys.path[0] = ""
@@ -327,8 +324,6 @@ def _read_everything() -> None:
     import forewarn.store.sqlite.restore
 
     sys.path[0] = str(Path(__file__).parent.parent)
-    import helpers.forked_processes  # noqa: F401
-
     forewarn.control.app.handlers()
     typer.main.get_command = functools.cache(typer.main.get_command)
     commands: Any = typer.main.get_command(forewarn.cli.app.app)

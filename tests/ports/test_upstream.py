@@ -1,5 +1,4 @@
-"""What the guests' face is promised by the service: in the same process, in another, or on another
-host."""
+"""What the guests' face is promised by the service: in the same process, or on another host."""
 
 from __future__ import annotations
 
@@ -16,7 +15,6 @@ from forewarn.core.events import MAX_READY_CHANGES
 from forewarn.core.time import HOUR, MINUTE
 from forewarn.metadata.publishing.journal import Journal
 from forewarn.metadata.publishing.node_upstream import NodeUpstream
-from forewarn.metadata.publishing.remote_upstream import RemoteUpstream
 from forewarn.metadata.upstream import (
     GroupNews,
     LocalUpstream,
@@ -29,7 +27,6 @@ from forewarn.node import Config, Node
 from forewarn.node.config import Address, NodeLines, Tls
 from forewarn.node.listening.node_lines import make_tls_dial
 from forewarn.node.listening.tls import Certificates
-from forewarn.node.processes.worker_socket import make_dial
 from forewarn.service.fleet.read import parse
 from forewarn.store import MemoryStore
 from forewarn.store.port import StoreFailed
@@ -97,8 +94,6 @@ async def served(tmp_path: Path, kind: str) -> AsyncIterator[Scene]:
         fleet=parse(FLEET),
         rules=Durations(silence=None),
         virtual=START,
-        workers=1 if kind == "worker" else 0,
-        upstream=tmp_path / "upstream",
         nodes=lines if kind == "node" else None,
     )
     node = Node(config, store=store)
@@ -115,13 +110,9 @@ async def served(tmp_path: Path, kind: str) -> AsyncIterator[Scene]:
             node.nodes_address, Certificates(own, authority.path, of_client=True)
         )()
 
-    if kind == "worker":
-        upstream = RemoteUpstream(make_dial(tmp_path / "upstream"), 0, node.clock)
-    else:
-        journal = Journal(tmp_path, "h1")
-        upstream = NodeUpstream([dial], "h1", node.clock, journal)
-        await upstream.restore()
-        tasks.start(upstream.watch(), "promise")
+    upstream = NodeUpstream([dial], "h1", node.clock, Journal(tmp_path, "h1"))
+    await upstream.restore()
+    tasks.start(upstream.watch(), "promise")
     tasks.start(upstream.run(), "line")
     tasks.start(upstream.report(), "reports")
     try:
@@ -132,7 +123,7 @@ async def served(tmp_path: Path, kind: str) -> AsyncIterator[Scene]:
         await tasks.end()
 
 
-@pytest.fixture(params=["local", "worker", "node"])
+@pytest.fixture(params=["local", "node"])
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
     def play(body: Callable[[Scene], Awaitable[None]]) -> None:
         async def all_of_it() -> None:

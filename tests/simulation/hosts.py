@@ -28,7 +28,6 @@ from forewarn.metadata.publishing import (
     host_nodes,
     node_upstream,
     publisher,
-    remote_upstream,
     updates,
 )
 from forewarn.metadata.publishing.host_nodes import HostNodes
@@ -646,7 +645,7 @@ def simulated_time(sim: Hosts, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(node_module, "Certificates", lambda *_: NoCertificates())
     # Look less often, which is cheaper.
     patch.setattr(node_upstream, "WATCH_EVERY", 2.0)
-    patch.setattr(remote_upstream, "REPORT_EVERY", 3.0)
+    patch.setattr(node_upstream, "REPORT_EVERY", 3.0)
     patch.setattr(health, "CHECK_EVERY", 60.0)
     patch.setattr(publisher, "CHECK_EVERY", 0.5)
     patch.setattr(host_nodes, "CHECK_EVERY", 1.0)

@@ -14,7 +14,6 @@ from forewarn.core.fleet import Place
 from forewarn.metadata.publishing.host_nodes import PROMISE, HostNodes
 from forewarn.metadata.publishing.messages import (
     Joined,
-    Promise,
     SnapshotEnd,
     SnapshotPart,
     Welcome,
@@ -58,15 +57,14 @@ def calls_the_driver_before_it_is_shown(patch: pytest.MonkeyPatch) -> None:
 
 
 def counts_a_promise_from_when_it_is_received(patch: pytest.MonkeyPatch) -> None:
-    take = NodeUpstream._take_other
+    take = NodeUpstream._take_promise
 
-    def take_other(self: NodeUpstream, message: Any, stream: Any) -> None:
-        take(self, message, stream)
-        if isinstance(message, Promise):
-            self._promised = guard.boottime() + PROMISE
-            self._note_apart()
+    def take_promise(self: NodeUpstream, promise: Any, stream: Any) -> None:
+        take(self, promise, stream)
+        self._promised = guard.boottime() + PROMISE
+        self._note_apart()
 
-    patch.setattr(NodeUpstream, "_take_other", take_other)
+    patch.setattr(NodeUpstream, "_take_promise", take_promise)
 
 
 def forgets_its_journal(patch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
 from forewarn.node import Node
-from forewarn.node.settings import SettingsError, load
+from forewarn.node.settings import load
 from forewarn.service.faults.kinds import FaultKind
 from forewarn.testing import Service
 from helpers.token_api import Api
@@ -192,12 +192,7 @@ def test_a_service_without_the_setting_refuses_faults(tmp_path: Path) -> None:
     asyncio.run(refused())
 
 
-def test_one_for_tests_may_but_not_with_workers(tmp_path: Path) -> None:
+def test_a_service_for_tests_allows_faults(tmp_path: Path) -> None:
     settings = tmp_path / "forewarn.toml"
     settings.write_text("faults = true\n")
     assert load(settings, {})[1].faults is True
-    settings.write_text("workers = 2\nfaults = true\n")
-    with pytest.raises(SettingsError) as wrong:
-        load(settings, {})
-    (problem,) = wrong.value.problems
-    assert problem.startswith(f"{settings}:2: faults = true: faults cannot be injected in workers")

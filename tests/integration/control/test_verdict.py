@@ -153,11 +153,9 @@ def test_a_service_that_does_not_observe_refuses_a_verdict() -> None:
             assert "observe = true" in answer.body["detail"]
 
 
-def test_a_service_for_real_looks_if_its_settings_say_so_and_no_workers_answer() -> None:
+def test_a_service_observes_guests_if_its_settings_say_so() -> None:
     assert not settings.config(Settings()).observe
     assert settings.config(Settings(observe=True)).observe
-    with pytest.raises(settings.SettingsError, match=r"observe = true: .*; set workers = 0"):
-        settings.config(Settings(observe=True, workers=2))
 
 
 def test_a_limited_token_sees_the_verdict_on_its_own_machines() -> None:

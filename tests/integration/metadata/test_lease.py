@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -13,11 +12,7 @@ from forewarn.core import EventType, Refused
 from forewarn.metadata.endpoint.app import MetadataApp
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.metadata.http.front import Front
-from forewarn.metadata.publishing import hub
 from forewarn.node import Node
-from forewarn.node.config import Address
-from forewarn.node.listening.sockets import open_socket
-from forewarn.node.processes.worker import Worker
 from forewarn.wire.extensions import WAIT
 from helpers.control_nodes import ControlNodes, new_state, until
 from helpers.endpoint import METADATA, NEWEST, approval, events
@@ -149,32 +144,3 @@ def test_a_refusal_is_not_sent_without_the_lease(nodes: ControlNodes) -> None:
             contextlib.suppress(ConnectionResetError),
         ):
             assert another.over() == b""
-
-
-def test_workers_answer_while_control_has_the_lease(
-    nodes: ControlNodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(hub, "RECONNECT_PATIENCE", 0.0)  # no earlier control had workers
-    node = nodes.start_leader(workers=1, upstream=tmp_path / "upstream")
-
-    async def start() -> tuple[Worker, Place]:
-        listener = open_socket(Address("127.0.0.1", 0))
-        worker = Worker(node.config, 0, [listener])
-        await nodes._stack.enter_async_context(worker)
-        return worker, listener.getsockname()
-
-    worker, place = nodes.run(start())
-    until(worker.upstream.held)
-    enable(place)
-    with RawConnection(place) as kept, RawConnection(place) as slow:
-        assert send_poll(kept).status == 200
-        assert send_poll(slow, ODD).status == 200
-        with nodes.without_lease(node):
-            until(lambda: not worker.upstream.held())
-            kept.send(GET)
-            slow.send(ODD)
-            unseen = reboot(nodes, node)
-            assert kept.silent()
-            assert slow.silent()
-        assert unseen in kept.answer().text
-        assert unseen in slow.answer().text

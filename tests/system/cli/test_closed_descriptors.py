@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from forewarn.testing import Service
+from helpers.polled_service import NEVER_LONGER
 from helpers.polls import until
 from helpers.process import end
 from helpers.serve_process import environment, write_settings
-from helpers.worker_processes import NEVER_LONGER
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 POLL = "/metadata/scheduledevents?api-version=2020-07-01"
@@ -99,18 +99,15 @@ def assert_harmless(pid: int, closed: Sequence[int]) -> None:
     for child in children(pid):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
             open_links += descriptors(child).values()
-    for link in open_links:  # a worker speaks to its supervisor by a pipe
+    for link in open_links:
         assert link == "/dev/null" or link.startswith("pipe:") or link.endswith("/output")
 
 
-@pytest.mark.parametrize(
-    ("closed", "workers"),
-    [((0,), 0), ((1,), 0), ((2,), 0), ((0, 1, 2), 0), ((0, 1, 2), 1)],
-)
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
 def test_the_service_answers_and_its_state_stays_whole(
-    closed: tuple[int, ...], workers: int, tmp_path: Path
+    closed: tuple[int, ...], tmp_path: Path
 ) -> None:
-    settings = write_settings(tmp_path, f"workers = {workers}\nlog_level = 'debug'\n")
+    settings = write_settings(tmp_path, "log_level = 'debug'\n")
     with started(["serve", "--config", str(settings)], closed, tmp_path) as pid:
         service = urls(tmp_path, pid)
         assert ask(service["metadata"] + POLL)["Events"] == []

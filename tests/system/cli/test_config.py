@@ -310,12 +310,3 @@ def test_more_connections_than_open_files_are_warned_of(state: str) -> None:
         most = 1 << 30
     (warned,) = findings(state=state, max_connections=most)
     assert warned.startswith(f"? max_connections: {most} connections need")
-
-
-def test_more_processes_than_cores_are_warned_of(state: str) -> None:
-    cores = len(os.sched_getaffinity(0))
-    if cores < 64:
-        (warned,) = findings(state=state, workers=cores + 1)
-        assert warned.endswith(
-            f"{cores + 1} workers are more than this machine has processor cores ({cores})"
-        )

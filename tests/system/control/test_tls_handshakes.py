@@ -13,9 +13,9 @@ from collections.abc import Iterator
 import pytest
 
 from helpers.certificates import Authority
+from helpers.polled_service import NEVER_LONGER
 from helpers.polls import until
 from helpers.serve_process import ServeProcess, running_service, write_settings
-from helpers.worker_processes import NEVER_LONGER
 
 FAILED = "a TLS handshake with the control API failed"
 NAME = "forewarn.example"

@@ -19,7 +19,7 @@ from forewarn.metadata.publishing.messages import (
     MessageStream,
     NodeHello,
     SnapshotEnd,
-    ToWorker,
+    ToNode,
     Unwelcome,
     Welcome,
 )
@@ -141,7 +141,7 @@ def test_whoever_has_the_certificate_of_another_can_neither_read_nor_approve(
     forged = Authority(hosts.room, "forged").issue("forewarn:node:rack-1")
     other = hosts.authority.issue(f"forewarn:node:{SPARE}")
 
-    async def call(pair: Tls, host: str) -> list[ToWorker]:
+    async def call(pair: Tls, host: str) -> list[ToNode]:
         """Say to be the node of a host, and call; returns all that control sends in answer."""
         context = hosts.authority.trusted()
         context.load_cert_chain(pair.certificate, pair.key)
@@ -150,7 +150,7 @@ def test_whoever_has_the_certificate_of_another_can_neither_read_nor_approve(
         reader, writer = await asyncio.open_connection(
             sock=connection, ssl=context, server_hostname=CONTROL
         )
-        stream: MessageStream[ToWorker] = MessageStream(reader, writer, ToWorker)
+        stream: MessageStream[ToNode] = MessageStream(reader, writer, ToNode)
         stream.send(
             NodeHello(
                 protocols=NODE_PROTOCOLS, version="1", host=host, instance="other", serving=False
@@ -158,7 +158,7 @@ def test_whoever_has_the_certificate_of_another_can_neither_read_nor_approve(
         )
         stream.send(Enable(1, "web"))
         stream.send(Approve(2, "web_0", "web", (event,)))
-        received: list[ToWorker] = []
+        received: list[ToNode] = []
         try:
             while len(received) < 4:
                 received.append(await stream.receive())

@@ -15,21 +15,21 @@ from pathlib import Path
 import pytest
 
 from helpers.forked_cli import start
-from helpers.polls import LAST, until
-from helpers.process import Running
-from helpers.raw_http import RawResponse, exchange, request
-from helpers.serve_process import FOREWARN, environment
-from helpers.worker_processes import (
+from helpers.polled_service import (
     MANAGER,
     METADATA,
     NEVER_LONGER,
     TARGET,
-    MultiProcessService,
+    PolledService,
     Pollers,
     listening,
-    multi_process_service,
+    polled_service,
     source,
 )
+from helpers.polls import LAST, until
+from helpers.process import Running
+from helpers.raw_http import exchange, request
+from helpers.serve_process import FOREWARN, environment
 
 ANY_TWO = ["127.0.0.1:0", "127.0.0.1:0"]
 # What the published C# discovery library asks for: it gives the query to UriBuilder as a part of
@@ -51,7 +51,7 @@ def ready_line(running: Running) -> dict[str, object]:
     return urls
 
 
-def places(service: MultiProcessService) -> list[Place]:
+def places(service: PolledService) -> list[Place]:
     """Both addresses, as the line that says ready and the control API have them."""
     assert service.running is not None
     urls = ready_line(service.running)["metadata_urls"]
@@ -62,18 +62,12 @@ def places(service: MultiProcessService) -> list[Place]:
     return [place_of(url) for url in status["metadata_urls"]]
 
 
-def process_of(raw: RawResponse) -> str:
-    """Every process has a part of its own in the ids of its answers."""
-    return raw.header("x-ms-request-id")[:23]
-
-
-class HandedOver(MultiProcessService):
+class HandedOver(PolledService):
     """A service whose sockets, on two addresses, are held by somebody else."""
 
-    def __init__(self, directory: Path, workers: int, **settings: object) -> None:
-        super().__init__(directory, workers, **settings)
-        each = max(1, workers)
-        self.guests = [*listening(each), *listening(each)]
+    def __init__(self, directory: Path, **settings: object) -> None:
+        super().__init__(directory, **settings)
+        self.guests = [listening(), listening()]
         self.write({**self.said, "metadata": [self.address(-1), self.address(0)]})
 
     def address(self, index: int) -> str:
@@ -93,8 +87,8 @@ class HandedOver(MultiProcessService):
 
 
 @contextlib.contextmanager
-def handed_over(directory: Path, workers: int) -> Iterator[MultiProcessService]:
-    service = HandedOver(directory, workers)
+def handed_over(directory: Path) -> Iterator[PolledService]:
+    service = HandedOver(directory)
     try:
         service.start_handed_over()
         yield service
@@ -103,12 +97,10 @@ def handed_over(directory: Path, workers: int) -> Iterator[MultiProcessService]:
 
 
 MODES = {
-    "one process": lambda at: multi_process_service(at, 0, metadata=ANY_TWO),
-    "without the fast path": lambda at: multi_process_service(at, 0, metadata=ANY_TWO, front=False),
-    "recording": lambda at: multi_process_service(at, 0, metadata=ANY_TWO, record="trace.jsonl"),
-    "workers": lambda at: multi_process_service(at, 2, metadata=ANY_TWO),
-    "handed over": lambda at: handed_over(at, 0),
-    "handed over to workers": lambda at: handed_over(at, 2),
+    "one process": lambda at: polled_service(at, metadata=ANY_TWO),
+    "without the fast path": lambda at: polled_service(at, metadata=ANY_TWO, front=False),
+    "recording": lambda at: polled_service(at, metadata=ANY_TWO, record="trace.jsonl"),
+    "handed over": lambda at: handed_over(at),
 }
 
 
@@ -121,8 +113,6 @@ def test_every_address_answers_alike(mode: str, tmp_path: Path) -> None:
             answers = [exchange(place, LAST, source=source(n)) for place in (first, second)]
             assert answers[0].body == answers[1].body
             assert answers[0].json()["Events"][0]["EventId"] == id
-            # With workers, a machine meets the same one: what is counted for it is counted there.
-            assert process_of(answers[0]) == process_of(answers[1])
         body = json.dumps({"StartRequests": [{"EventId": id}]}).encode()
         approval = request("POST", TARGET, METADATA, "Connection: close", body=body)
         assert exchange(second, approval, source=source(3)).status == 200
@@ -136,9 +126,8 @@ def test_every_address_answers_alike(mode: str, tmp_path: Path) -> None:
             assert (answer.status, answer.body) == (404, b'{ "error": "Not found" }')
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_restart_refuses_no_poll_at_any_address(workers: int, tmp_path: Path) -> None:
-    service = HandedOver(tmp_path, workers)
+def test_a_restart_refuses_no_poll_at_any_address(tmp_path: Path) -> None:
+    service = HandedOver(tmp_path)
     try:
         service.start_handed_over()
         first, second = places(service)
@@ -159,7 +148,7 @@ def test_a_restart_refuses_no_poll_at_any_address(workers: int, tmp_path: Path) 
 
 
 def test_an_address_for_which_no_socket_was_handed_over_is_named(tmp_path: Path) -> None:
-    service = HandedOver(tmp_path, 0)
+    service = HandedOver(tmp_path)
     try:
         service.start_handed_over(but=1)
         assert f"note: metadata lists {service.address(1)}" in service.said_so_far()
@@ -168,22 +157,19 @@ def test_an_address_for_which_no_socket_was_handed_over_is_named(tmp_path: Path)
         service.close()
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_all_addresses_are_bound_or_none(workers: int, tmp_path: Path) -> None:
+def test_all_addresses_are_bound_or_none(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         unused = free.getsockname()[1]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        service = MultiProcessService(
-            tmp_path, workers, metadata=[f"127.0.0.1:{unused}", f"127.0.0.1:{port}"]
-        )
+        service = PolledService(tmp_path, metadata=[f"127.0.0.1:{unused}", f"127.0.0.1:{port}"])
         assert service.start().wait(30) == 1
     assert f"127.0.0.1:{port} is in use" in service.said_so_far()
     assert f"127.0.0.1:{unused}" not in service.said_so_far()
 
 
 def test_a_reload_keeps_the_addresses_and_says_that_they_need_a_restart(tmp_path: Path) -> None:
-    with multi_process_service(tmp_path, 0, metadata=ANY_TWO, log="json") as service:
+    with polled_service(tmp_path, metadata=ANY_TWO, log="json") as service:
         before = places(service)
         service.write({**service.said, "metadata": "127.0.0.1:0"})
         assert service.running is not None

@@ -1,5 +1,5 @@
-"""`arm` in the settings of `forewarn serve`: its socket is with the control process, and has the
-certificate of the control API, also when that changes."""
+"""`arm` in the settings of `forewarn serve`: it has the certificate of the control API, also when
+that changes."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def serial(url: str, trusted: ssl.SSLContext) -> int:
         return int(str((secured.getpeercert() or {})["serialNumber"]), 16)
 
 
-def test_it_is_answered_beside_workers_and_has_each_new_certificate(tmp_path: Path) -> None:
+def test_it_has_each_new_certificate_of_the_control_api(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     pair = authority.issue("127.0.0.1")
     tls = f'tls_certificate = "{pair.certificate}"\ntls_key = "{pair.key}"\n'
-    settings = write_settings(tmp_path, f'workers = 1\narm = "127.0.0.1:0"\n{tls}')
+    settings = write_settings(tmp_path, f'arm = "127.0.0.1:0"\n{tls}')
     address = f"@forewarn-arm-{os.getpid()}"
     with (
         NotifySocket(address) as manager,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
-import subprocess
 import threading
 from pathlib import Path
 
@@ -18,23 +16,17 @@ from helpers.raw_http import RawConnection, request
 from helpers.serve_process import FLEET
 
 DEPOSED = 74  # exit status
-OF_EACH = 4  # connections, so that each of two workers has some
+OF_EACH = 2  # connections
 
 
 def test_a_leader_that_goes_on_after_its_lease_answers_nobody(tmp_path: Path) -> None:
-    """Nor do its workers."""
     url = new_state()
     with contextlib.ExitStack() as stack:
         first = stack.enter_context(control_process(tmp_path / "c1", "c1", url))
         until(first.leads)
         assert ask(first.control, "PUT", "/v1/fleet", FLEET.encode()).status == 200
-        second = stack.enter_context(
-            control_process(tmp_path / "c2", "c2", url, "workers = 2\n"),
-        )
+        second = stack.enter_context(control_process(tmp_path / "c2", "c2", url))
         depose(first, second, "web-0")
-        assert first.running.wait() == DEPOSED
-        third = stack.enter_context(control_process(tmp_path / "c3", "c3", url))
-        depose(second, third, "web-1")
 
 
 def depose(old: ControlProcess, new: ControlProcess, machine: str) -> None:
@@ -54,9 +46,7 @@ def depose(old: ControlProcess, new: ControlProcess, machine: str) -> None:
         event = ask(old.control, "POST", "/v1/events", reboot).json()["id"]
         assert event in [listed.id for listed in client.events()]
 
-        processes = family(old)
-        for process in processes:
-            os.kill(process, signal.SIGSTOP)
+        old.running.process.send_signal(signal.SIGSTOP)
         approving = threading.Thread(target=client.approve, args=(event,))
         approving.start()
         for connection in (*kept, *unread):
@@ -69,23 +59,11 @@ def depose(old: ControlProcess, new: ControlProcess, machine: str) -> None:
         approving.join()
         assert approvals(new, event) == 1
 
-        for process in reversed(processes):  # workers may go on before those that would end them
-            os.kill(process, signal.SIGCONT)
-        until(lambda: set(processes) - set(family(old)) != set())  # has noticed
-        if len(processes) > 1:
-            old.running.stop()  # would go on as one that follows
+        old.running.process.send_signal(signal.SIGCONT)
+        assert old.running.wait() == DEPOSED
         assert {received(connection) for connection in (*kept, *slow, *unread)} == {b""}
         assert event in [listed.id for listed in client.events()]
         assert approvals(new, event) == 1
-
-
-def family(node: ControlProcess) -> list[int]:
-    """Return the process that was started, unless it has ended, and those that it has started."""
-    first = node.running.process
-    children = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(first.pid)], capture_output=True, text=True
-    )
-    return [first.pid][: first.poll() is None] + [int(pid) for pid in children.stdout.split()]
 
 
 def approvals(node: ControlProcess, event: str) -> int:

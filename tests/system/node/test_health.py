@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
 import threading
 import urllib.error
 import urllib.request
@@ -27,8 +25,7 @@ from forewarn.store.port import StoreFailed
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.support import guard
 from forewarn.testing import SAMPLE, Service
-from helpers.polls import metrics, until
-from helpers.serve_process import running_service, write_settings
+from helpers.polls import until
 from helpers.times import START
 
 
@@ -235,34 +232,3 @@ def test_from_the_first_moment_of_a_stop_on_it_is_not_ready(service: Service) ->
     service._session._loop.call_soon_threadsafe(service._session.node._begin_stop)
     until(lambda: wrong(service, "readyz") == {"service": "the service is stopping"})
     assert wrong(service, "healthz") == {}
-
-
-def test_a_worker_that_is_killed_makes_it_unready_until_there_is_another(tmp_path: Path) -> None:
-    with running_service(tmp_path, write_settings(tmp_path, "workers = 1\n")) as service:
-        assert asked(service.control, "readyz")[0] == 200
-        assert metrics(service.control)["forewarn_workers"] == 1
-        until(lambda: metrics(service.control).get('forewarn_worker_lag{worker="0"}') == 0)
-        (worker,) = filter(is_worker, children(service.running.process.pid))
-        os.kill(worker, signal.SIGKILL)
-        seen: list[str] = []
-        until(lambda: unready(service.control, seen))
-        assert seen[-1] == "1 of 1 workers are away"
-        assert asked(service.control, "healthz")[0] == 200
-        until(lambda: asked(service.control, "readyz")[0] == 200, patience=30)
-
-
-def unready(url: str, seen: list[str]) -> bool:
-    status, said = asked(url, "readyz")
-    seen.append(said["parts"]["guests"])
-    return status == 503
-
-
-def children(pid: int) -> list[int]:
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    return [int(word) for word in text.split()]
-
-
-def is_worker(pid: int) -> bool:
-    """It has no state file open."""
-    links = Path(f"/proc/{pid}/fd").iterdir()
-    return not any(".db" in str(link.readlink()) for link in links)

@@ -120,22 +120,6 @@ def test_another_level_of_the_log_holds_at_once(watched: Watched) -> None:
     assert [line["level"] for line in about(log, "the settings were reloaded")] == ["info"]
 
 
-def test_with_several_processes_the_signal_reaches_all_of_them(tmp_path: Path) -> None:
-    settings = write_settings(tmp_path, "workers = 1\n")
-    with running_service(tmp_path, settings) as service:
-        service.poll()
-        fleet = FLEET + "      - {name: web-2, update_domain: 2, addresses: [127.0.0.3]}\n"
-        settings.with_name("fleet.yaml").write_text(fleet)
-        settings.write_text(settings.read_text() + "throttle = 1\n")
-        service.running.process.send_signal(signal.SIGHUP)
-        service.wait_for("/v1/machines/web-2", name="web-2")  # the one that decides
-        with pytest.raises(urllib.error.HTTPError, match="429"):
-            [service.poll() for _ in range(5_000)]  # the one that answers guests
-        assert service.running.stop() == 0
-    log = [json.loads(line) for line in service.running.stderr if line.startswith("{")]
-    assert len(about(log, "the settings were reloaded")) == 2
-
-
 # What it brings about, in a service of our own.
 
 
@@ -284,8 +268,6 @@ OTHERS = {  # a value of each setting that is not the default, with what it take
     "max_downtime": 'max_downtime = "7d"',
     "driver": 'driver = "command"\n[command]\nprogram = ["true"]',
     "command": 'driver = "command"\n[command]\nprogram = ["true"]',
-    "workers": "workers = 3",
-    "upstream": 'upstream = "line"',
     **dict.fromkeys(("nodes", "nodes_certificate", "nodes_key", "nodes_authority"), NODES),
     "log": 'log = "json"',
     "log_level": 'log_level = "error"',

@@ -14,10 +14,7 @@ from forewarn.node.config import Address, Config
 from forewarn.node.listening.socket_activation import (
     HandedOverSockets,
     adopt,
-    bound_address,
-    check_socket_count,
     not_handed_over,
-    open_all,
     use_handed_over,
 )
 from forewarn.node.listening.sockets import CannotListen
@@ -101,13 +98,6 @@ def test_sockets_that_are_meant_for_another_process_are_left_alone() -> None:
     assert HandedOverSockets.from_environment({}) == HandedOverSockets()
 
 
-def test_each_worker_needs_a_socket_of_its_own() -> None:
-    check_socket_count(2, 2, "127.0.0.1:80")
-    says = r"1 socket .* for 127.0.0.1:80 handed over to 3 workers.*ReusePort=yes and 3 times"
-    with pytest.raises(CannotListen, match=says):
-        check_socket_count(3, 1, "127.0.0.1:80")
-
-
 def test_where_a_socket_that_was_handed_over_listens_is_where_guests_ask(
     listener: socket.socket,
 ) -> None:
@@ -123,32 +113,16 @@ def test_where_a_socket_that_was_handed_over_listens_is_where_guests_ask(
     assert listener.getsockname()[1] == port  # it is still there when ours is closed
 
 
-def test_sockets_are_ordered_by_the_settings_and_each_address_has_one_for_each_worker() -> None:
-    listeners = [opened(0), opened(0)]
-    listeners += [opened(listener.getsockname()[1]) for listener in listeners]
-    try:
-        fds = tuple(listener.fileno() for listener in listeners)
-        ports = [listener.getsockname()[1] for listener in listeners[:2]]
-        second, first = (Address("127.0.0.1", port) for port in ports)
+def test_sockets_are_ordered_by_the_settings() -> None:
+    with opened(0) as one, opened(0) as other, opened(one.getsockname()[1]) as again:
+        second, first = (Address(*listener.getsockname()) for listener in (one, other))
         config = Config(metadata=first, more_metadata=(second,), control=Address("127.0.0.1", 0))
-        made = use_handed_over(config, HandedOverSockets(fds[:2]), anywhere=False)
+        fds = one.fileno(), other.fileno()
+        made = use_handed_over(config, HandedOverSockets(fds), anywhere=False)
         assert made.guest_addresses == (first, second)
-        assert made.metadata_fds == (fds[1], fds[0])
-        config = Config(metadata=first, control=Address("127.0.0.1", 0), workers=2)
-        all_opened = open_all(config, HandedOverSockets(fds), anywhere=False)
-        assert all_opened.metadata == (first, second)
-        taken = [[bound_address(fd).port for fd in worker] for worker in all_opened.metadata_fds]
-        assert taken == [[first.port, second.port]] * 2
-        for fd in (*all_opened.metadata_fds[0], *all_opened.metadata_fds[1]):
-            os.close(fd)
-        os.close(all_opened.control_fd)
-        with pytest.raises(
-            CannotListen, match=rf"1 socket .* for {second} handed over to 2 workers"
-        ):
-            open_all(config, HandedOverSockets((fds[0], fds[1], fds[3])), anywhere=False)
-    finally:
-        for listener in listeners:
-            listener.close()
+        assert made.metadata_fds == fds[::-1]
+        with pytest.raises(CannotListen, match=rf"2 sockets .* for {second}; one is enough"):
+            use_handed_over(config, HandedOverSockets((*fds, again.fileno())), anywhere=False)
 
 
 def test_what_the_settings_name_and_nobody_handed_over_is_known(listener: socket.socket) -> None:

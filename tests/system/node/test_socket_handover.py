@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -13,25 +14,31 @@ from pathlib import Path
 
 import pytest
 
+from helpers.polled_service import LAST_POLL as POLL
+from helpers.polled_service import (
+    MANAGER,
+    NEVER_LONGER,
+    PolledService,
+    Pollers,
+    listening,
+    polled_service,
+    source,
+)
 from helpers.polls import until
-from helpers.raw_http import exchange
-from helpers.worker_processes import LAST_POLL as POLL
-from helpers.worker_processes import MANAGER, MultiProcessService, Pollers, listening, source
+from helpers.raw_http import RawConnection, exchange
 
 
-class Managed(MultiProcessService):
+class Managed(PolledService):
     """A service whose sockets we hold."""
 
-    def __init__(self, directory: Path, workers: int, **settings: object) -> None:
-        super().__init__(directory, workers, **settings)
-        self.guests = listening(max(1, workers))
-        self.operators = listening(1, shared=False)
-        self.names = ":".join(["metadata"] * len(self.guests) + ["control"])
+    def __init__(self, directory: Path, **settings: object) -> None:
+        super().__init__(directory, **settings)
+        self.guests, self.operators = listening(), listening()
 
     def start_managed(self) -> None:
-        fds = [s.fileno() for s in (*self.guests, *self.operators)]
+        fds = [self.guests.fileno(), self.operators.fileno()]
         said = ",".join(map(str, fds))
-        self.start(sys.executable, "-c", MANAGER, said, self.names, fds=fds)
+        self.start(sys.executable, "-c", MANAGER, said, "metadata:control", fds=fds)
         self.wait_until_ready()
 
     def restart(self) -> None:
@@ -39,13 +46,13 @@ class Managed(MultiProcessService):
         self.start_managed()
 
     def close(self) -> None:
-        for one in (*self.guests, *self.operators):
-            one.close()
+        self.guests.close()
+        self.operators.close()
 
 
 @contextlib.contextmanager
-def managed(directory: Path, workers: int, **settings: object) -> Iterator[Managed]:
-    service = Managed(directory, workers, **settings)
+def managed(directory: Path, **settings: object) -> Iterator[Managed]:
+    service = Managed(directory, **settings)
     try:
         service.start_managed()
         yield service
@@ -55,14 +62,13 @@ def managed(directory: Path, workers: int, **settings: object) -> Iterator[Manag
         service.close()
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_restart_refuses_no_poll_and_loses_no_approval(tmp_path: Path, workers: int) -> None:
-    with managed(tmp_path, workers) as service:
-        assert service.place[1] == service.guests[0].getsockname()[1]
+def test_a_restart_refuses_no_poll_and_loses_no_approval(tmp_path: Path) -> None:
+    with managed(tmp_path) as service:
+        assert service.place[1] == service.guests.getsockname()[1]
         service.document(0)
         with Pollers(service.place, range(8)) as crowd:
             crowd.seen(100)
-            for n in range(2 - workers // 2):
+            for n in range(2):
                 id = service.schedule(f"web_{n}", "Freeze")
                 assert service.approve(id, 5) == 200
                 service.restart()
@@ -76,7 +82,7 @@ def test_a_restart_refuses_no_poll_and_loses_no_approval(tmp_path: Path, workers
 
 
 def test_a_restart_refuses_no_poll_on_the_long_way_either(tmp_path: Path) -> None:
-    with managed(tmp_path, 0, front=False) as service:
+    with managed(tmp_path, front=False) as service:
         service.document(0)
         with Pollers(service.place, range(8)) as crowd:
             crowd.seen(100)
@@ -87,33 +93,42 @@ def test_a_restart_refuses_no_poll_on_the_long_way_either(tmp_path: Path) -> Non
 
 
 def test_operators_wait_while_the_service_is_restarted(tmp_path: Path) -> None:
-    with managed(tmp_path, 0) as service:
+    with managed(tmp_path) as service:
         assert service.stop() == 0
-        with socket.create_connection(service.operators[0].getsockname(), timeout=60) as line:
+        with socket.create_connection(service.operators.getsockname(), timeout=60) as line:
             line.sendall(b"GET /v1/status HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
             service.start_managed()
             assert line.recv(100).startswith(b"HTTP/1.1 200")
 
 
-@pytest.mark.parametrize(("workers", "names"), [(2, "metadata"), (1, "metadata:metadata")])
-def test_too_few_or_too_many_sockets_are_refused_with_what_to_write(
-    tmp_path: Path, workers: int, names: str
-) -> None:
-    service = MultiProcessService(tmp_path, workers)
-    sockets = listening(names.count("metadata"))
-    try:
-        fds = [one.fileno() for one in sockets]
+def test_several_sockets_for_one_address_are_refused(tmp_path: Path) -> None:
+    service = PolledService(tmp_path)
+    with listening() as listener, listener.dup() as another:
+        fds = [listener.fileno(), another.fileno()]
         said = ",".join(map(str, fds))
+        names = "metadata:metadata"
         assert service.start(sys.executable, "-c", MANAGER, said, names, fds=fds).wait(30) == 1
-    finally:
-        for one in sockets:
-            one.close()
-    assert "ReusePort=yes" in service.said_so_far()
-    assert f"{workers} worker" in service.said_so_far()
+    assert "2 sockets called 'metadata' were handed over" in service.said_so_far()
+
+
+def test_a_service_that_stops_answers_whoever_waits_at_its_own_sockets(tmp_path: Path) -> None:
+    with polled_service(tmp_path) as service:
+        service.document(0)
+        os.kill(service.pid, signal.SIGSTOP)  # it does not accept: callers wait with the kernel
+        lines = [RawConnection(service.place, source=source(n)) for n in range(12)]
+        for line in lines:
+            line.send(POLL)
+        os.kill(service.pid, signal.SIGTERM)
+        os.kill(service.pid, signal.SIGCONT)
+        for line in lines:
+            with line:
+                assert line.answer().status == 200
+        assert service.running is not None
+        assert service.running.wait(NEVER_LONGER) == 0
 
 
 def test_a_handed_over_address_must_be_as_confined_as_one_of_our_own(tmp_path: Path) -> None:
-    service = MultiProcessService(tmp_path, 0)
+    service = PolledService(tmp_path)
     with socket.create_server(("0.0.0.0", 0)) as made:
         fds = [made.fileno()]
         argv = (sys.executable, "-c", MANAGER, str(fds[0]), "metadata")
@@ -129,7 +144,7 @@ def test_systemd_starts_it_with_the_first_caller(tmp_path: Path) -> None:
         pytest.skip("needs systemd-socket-activate: apt-get install systemd")
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    service = MultiProcessService(tmp_path, 0)
+    service = PolledService(tmp_path)
     running = service.start(
         *(activate, "-l", f"127.0.0.1:{port}", "--fdname=metadata", "-E", "XDG_RUNTIME_DIR", "--")
     )

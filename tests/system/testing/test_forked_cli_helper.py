@@ -15,7 +15,6 @@ import pytest
 from helpers.forked_cli import FOREWARN, Forked, run, start
 from helpers.forked_path import forked_bin
 from helpers.process import Running
-from helpers.serve_process import environment, write_settings
 
 STATUS = ("SigBlk", "SigIgn", "SigCgt", "Umask", "Uid", "Gid", "NoNewPrivs", "Seccomp")
 
@@ -45,39 +44,6 @@ def test_it_stands_and_ends_as_if_it_had_been_started(tmp_path: Path, end: signa
     forked = _life(Forked, tmp_path / "forked", end)
     assert forked["at home"]
     assert forked == _life(subprocess.Popen, tmp_path / "started", end)
-
-
-def _processes(kind: type[subprocess.Popen[Any]], room: Path) -> list[dict[str, Any]]:
-    """What there is to know of a service of several processes: its supervisor and these."""
-    room.mkdir()
-    argv = [*FOREWARN, "serve", "--config", str(write_settings(room, "workers = 2\n"))]
-    pipe = subprocess.PIPE
-    running = Running(kind(argv, stdout=pipe, stderr=pipe, text=True, env=environment(room)), argv)
-    assert running.line(60).startswith("ready ")
-    service = running.process.pid
-    children = map(int, Path(f"/proc/{service}/task/{service}/children").read_text().split())
-    known = []
-    for pid in (service, *children):
-        there = Path(f"/proc/{pid}")
-        lines = dict(line.split(":", 1) for line in (there / "status").read_text().splitlines())
-        found: dict[str, Any] = {key: lines[key].split() for key in STATUS}
-        found["its words"] = "/" + (there / "cmdline").read_text().lstrip("/")
-        found["its own group"] = os.getpgid(pid) == pid
-        files = [re.sub(r"\d+|/tmp/.*/", "", str(file.readlink())) for file in _files(there)]
-        found["what it may use"] = sorted(files)
-        known.append(found)
-    assert running.stop() == 0
-    return sorted(known, key=lambda found: str(found["its words"]))
-
-
-def _files(process: Path) -> list[Path]:
-    return list((process / "fd").iterdir())
-
-
-def test_the_processes_of_a_service_are_as_if_they_had_been_started(tmp_path: Path) -> None:
-    forked = _processes(Forked, tmp_path / "forked")
-    assert len(forked) == 4
-    assert forked == _processes(subprocess.Popen, tmp_path / "started")
 
 
 def test_a_command_says_and_returns_the_same(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from forewarn.drivers.command.driver import ASK_AGAIN, CHECK_TIMEOUT
 from forewarn.drivers.command.options import CommandOptions
 from forewarn.judge import RULES
 from forewarn.node.listening import certificates
-from forewarn.node.settings import Settings, validate, values
+from forewarn.node.settings import Settings, values
 from forewarn.service.access import access_tokens, tokens
 from forewarn.service.access.oidc import AccessRule, Oidc
 from forewarn.service.engine import clock
@@ -164,7 +164,6 @@ LIMITS = {
         f"{extensions.DEFAULT_WAIT:g} s, {extensions.MAX_WAIT / 60:g} min"
     ),
     "Addresses in `metadata`": str(values.MAX_GUEST_ADDRESSES),
-    "Workers": str(validate.MAX_WORKERS),
     "Time for a program to say whether it would carry out an event": f"{CHECK_TIMEOUT:g} s",
     "Pause before a program that is not done is called again, unless it says when": in_words(
         ASK_AGAIN

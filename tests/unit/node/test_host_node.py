@@ -22,9 +22,9 @@ from forewarn.core import EventType, Refused
 from forewarn.drivers.port import Done, Task
 from forewarn.node.config import Address, Config, HostNodeConfig, Tls
 from forewarn.node.daemon.run_host_node import NodeReloader
+from forewarn.node.host_node import HostNode, NodeUnusable
 from forewarn.node.listening.sockets import CannotListen
 from forewarn.node.listening.tls import CertificateUnusable
-from forewarn.node.host_node import HostNode, NodeUnusable
 from forewarn.node.settings.host_node import LoadedNodeSettings, load_node
 from forewarn.service.fleet.read import parse
 from forewarn.support import guard

@@ -105,12 +105,11 @@ def test_the_memory_of_the_service_is_what_the_documented_sizing_gives() -> None
     page = (ROOT / "docs/operate/install.md").read_text()
     costs = dict(re.findall(r"^\| `(\w+)` \| ([0-9.]+ [KM]iB) \|", page, flags=re.MULTILINE))
     cost = {name: mebibytes(amount) for name, amount in costs.items()}
-    machines, workers = 100_000, 2
+    machines = 100_000
     needed = (
         *(cost["base"], cost["requests"]),
         machines * cost["machine"],
         gather(ROOT / "deploy/forewarn.toml").settings.max_connections * cost["connection"],
-        workers * (cost["worker"] + machines * cost["worker_machine"]),
     )
     assert f"that is {sum(needed):,.0f} MiB" in page
     assert sum(needed) <= mebibytes(unit("forewarn.service")["Service"]["MemoryHigh"])
@@ -222,7 +221,6 @@ def test_the_service_can_do_what_it_is_asked() -> None:
     assert f"\nExecReload={check}\nExecReload=" in (UNITS / "forewarn.service").read_text()
     settings = gather(ROOT / "deploy/forewarn.toml").settings
     assert settings.state.startswith(f"/var/lib/{service['StateDirectory']}/")
-    assert settings.upstream.startswith(f"/run/{service['RuntimeDirectory']}/")
     assert (
         f"--config /etc/{service['ConfigurationDirectory']}/forewarn.toml" in service["ExecStart"]
     )

@@ -22,7 +22,6 @@ from forewarn.metadata.publishing import (
     host_nodes,
     node_upstream,
     publisher,
-    remote_upstream,
     updates,
 )
 from forewarn.metadata.publishing.messages import (
@@ -36,7 +35,7 @@ from forewarn.metadata.publishing.messages import (
     Publication,
     Report,
     SnapshotEnd,
-    ToWorker,
+    ToNode,
     Unwelcome,
     Welcome,
     WhoIs,
@@ -63,9 +62,9 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_upstream, "WATCH_EVERY", 0.02)
     monkeypatch.setattr(node_upstream, "HOLD_CALL", 1.0)
     monkeypatch.setattr(node_upstream, "HOLD_UNKNOWN", 1.0)
-    monkeypatch.setattr(remote_upstream, "MAX_HOLD", 1.5)
+    monkeypatch.setattr(node_upstream, "MAX_HOLD", 1.5)
     monkeypatch.setattr(executor, "RETRY_AFTER", 0.05)
-    monkeypatch.setattr(remote_upstream, "REPORT_EVERY", 0.1)
+    monkeypatch.setattr(node_upstream, "REPORT_EVERY", 0.1)
 
 
 def play(body: Callable[[], Awaitable[None]]) -> None:
@@ -189,9 +188,9 @@ def test_a_report_that_cannot_be_true_is_taken_in_values_that_can_be_stored(
 def test_a_certificate_is_for_one_host(tmp_path: Path) -> None:
     control = Control(tmp_path)
 
-    async def hello(host: str, says: str, **other: object) -> ToWorker:
+    async def hello(host: str, says: str, **other: object) -> ToNode:
         reader, writer = await control.dial(host)
-        stream: MessageStream[ToWorker] = MessageStream(reader, writer, ToWorker)
+        stream: MessageStream[ToNode] = MessageStream(reader, writer, ToNode)
         values = {
             "protocols": NODE_PROTOCOLS,
             "version": "1",
@@ -549,7 +548,7 @@ def test_a_node_cannot_claim_machines_that_do_not_move(tmp_path: Path) -> None:
                 arriving={"web_0": "web", "nobody": "web", "web_1": "nowhere"},
             )
             reader, writer = await control.dial("h3")
-            stream: MessageStream[ToWorker] = MessageStream(reader, writer, ToWorker)
+            stream: MessageStream[ToNode] = MessageStream(reader, writer, ToNode)
             stream.send(hello)
             assert isinstance(await stream.receive(), Welcome)
             assert isinstance(await stream.receive(), SnapshotEnd)
@@ -564,10 +563,10 @@ def _number(node: Node) -> int:
     return node.publishing.publisher.number
 
 
-async def sent_everything(control: Control, host: str) -> MessageStream[ToWorker]:
+async def sent_everything(control: Control, host: str) -> MessageStream[ToNode]:
     """Return the line of a node that was sent its groups, and confirms nothing."""
     reader, writer = await control.dial(host)
-    stream: MessageStream[ToWorker] = MessageStream(reader, writer, ToWorker)
+    stream: MessageStream[ToNode] = MessageStream(reader, writer, ToNode)
     stream.send(
         NodeHello(protocols=NODE_PROTOCOLS, version="", host=host, instance="", serving=False)
     )

@@ -11,8 +11,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from forewarn.metadata.publishing.journal import Journal
-from forewarn.metadata.publishing.node_upstream import NodeUpstream
-from forewarn.metadata.publishing.remote_upstream import MAX_DIAL_PAUSE, MIN_DIAL_PAUSE
+from forewarn.metadata.publishing.node_upstream import (
+    MAX_DIAL_PAUSE,
+    MIN_DIAL_PAUSE,
+    NodeUpstream,
+)
 from forewarn.service.engine.clock import FollowedClock
 from forewarn.support import guard
 from helpers.host_nodes import Control, host_node, until
@@ -28,18 +31,6 @@ def fail(directory: Path) -> Path:
     obstacle = directory / "journal.new"
     obstacle.mkdir(parents=True)
     return obstacle
-
-
-def test_a_change_is_held_back_from_when_it_was_told_and_not_from_when_the_line_was_lost(
-    tmp_path: Path,
-) -> None:
-    async def body() -> None:
-        journal = Journal(tmp_path, "h1")
-        upstream = NodeUpstream([], "h1", FollowedClock(), journal)
-        assert upstream._held_long(upstream._broken - 1.0) == upstream._broken - 1.0
-        journal.close()
-
-    asyncio.run(body())
 
 
 def test_a_node_that_loses_its_line_again_at_once_waits_before_it_opens_another(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from forewarn.core import Durations, Now
+from forewarn.core.time import SECOND
 from forewarn.metadata.publishing.messages import Polled
-from forewarn.metadata.publishing.poll_report import PollReport
+from forewarn.metadata.publishing.poll_report import MAX_EARLIER, REPORT_SLICE, PollReport
 
 
 def poll(report: PollReport, at: int, incarnation: int = 1, machine: str = "web_0") -> None:
@@ -51,7 +52,7 @@ def test_a_new_document_is_reported_at_once_and_the_polls_before_it_with_it() ->
     assert polled(report) == [(3, 4, 4, 1)]
 
 
-def test_another_control_process_is_told_everything_at_once() -> None:
+def test_another_control_node_is_told_everything_at_once() -> None:
     report = PollReport(repeat_every=9, first_repeat=9)
     for machine in ("web_0", "web_1"):
         poll(report, 1, machine=machine)
@@ -71,3 +72,27 @@ def test_a_machine_that_polls_no_longer_is_forgotten() -> None:
     assert polled(report) == []
     poll(report, 9)
     assert polled(report) == [(1, 9, 9, 1)]  # at once, as if it were new
+
+
+def test_a_machines_polls_are_one_entry_until_it_is_shown_something_else() -> None:
+    seen = PollReport()
+    for second in range(5):
+        seen.record_poll("m", "g", "2020-07-01", 1, (), Now(at=second * SECOND))
+    seen.record_poll("m", "g", "2020-07-01", 2, ("E",), Now(at=9 * SECOND))
+    (report,) = seen.reports()
+    first, second_entry = report.polled
+    assert (first.count, first.first, first.last) == (5, 0, 4 * SECOND)
+    assert (second_entry.count, second_entry.events, second_entry.incarnation) == (1, ("E",), 2)
+    assert list(seen.reports()) == []
+
+
+def test_reports_are_cut_into_pieces_and_what_piles_up_is_bounded() -> None:
+    seen = PollReport()
+    for n in range(REPORT_SLICE + 1):
+        seen.record_poll(f"m{n}", "g", "v", 1, (), Now(at=n * SECOND))
+    assert [len(r.polled) for r in seen.reports()] == [REPORT_SLICE, 1]
+    for n in range(MAX_EARLIER + 10):
+        seen.record_poll("m", "g", "v", n, (), Now(at=n * SECOND))
+    entries = [entry for report in seen.reports() for entry in report.polled]
+    assert len(entries) == MAX_EARLIER + 1
+    assert entries[-1].incarnation == MAX_EARLIER + 9  # the oldest are lost

@@ -58,9 +58,7 @@ class Scene:
         self.ledger = Ledger()
         self.absent: set[str] = set()  # groups that somebody who is not connected may be showing
         self.publisher = Publisher(self.store, self.ledger)
-        self.publisher.absent.append(lambda groups: not self.absent.isdisjoint(groups))
-        self.waits: list[float] = []
-        self.publisher.on_shown = self.waits.append
+        self.publisher.absent = lambda groups: not self.absent.isdisjoint(groups)
 
     def enter(self, *groups: str, serving: bool = True, joined: bool = True) -> Told:
         member = Told(*groups, serving=serving, joined=joined)

@@ -1,4 +1,4 @@
-"""What a worker shows between hearing of a change and being allowed to show it: nothing."""
+"""What a node shows between hearing of a change and being allowed to show it: nothing."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_nobody_waits_for_ever() -> None:
         stage, told = await opened(news("web", 1))
         stage.stage(2, [changed(news("web", 2))])
         assert told.shown("web") is None
-        assert stage.show_held() == 1
+        assert stage.show_held(guard.monotonic()) == 1
         assert told.shown("web") == 2
 
     asyncio.run(life())
@@ -203,7 +203,7 @@ def test_groups_that_are_equal_are_equal_after_a_journey() -> None:
     assert again == group
 
 
-def test_a_group_that_is_about_to_change_when_a_worker_begins_is_known_though_not_shown() -> None:
+def test_a_group_that_is_about_to_change_when_a_node_begins_is_known_though_not_shown() -> None:
     """Its machines are there: they wait, and are not told that nobody knows them."""
 
     async def life() -> None:

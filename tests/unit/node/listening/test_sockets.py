@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import socket
 
-import msgspec
 import pytest
 
 from forewarn.node.config import Address, Config
-from forewarn.node.listening.socket_activation import HandedOverSockets, open_all
 from forewarn.node.listening.sockets import CannotListen, confined, local, open_loopback
 from forewarn.node.wiring import metadata_sockets
 
@@ -58,10 +56,6 @@ def test_if_the_second_address_cannot_be_bound_the_first_is_closed_again() -> No
         config = Config(metadata=first, more_metadata=(second,), control=Address("127.0.0.1", 0))
         with pytest.raises(CannotListen, match=f"{second} is in use"):
             metadata_sockets(config, [])
-        socket.create_server((first.host, first.port)).close()
-        workers = msgspec.structs.replace(config, workers=2)
-        with pytest.raises(CannotListen, match=f"{second} is in use"):
-            open_all(workers, HandedOverSockets(), anywhere=False)
         socket.create_server((first.host, first.port)).close()
 
 

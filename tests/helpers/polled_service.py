@@ -1,4 +1,4 @@
-"""A service of several processes under test, and machines that go on polling whatever happens.
+"""A service under test, and machines that go on polling whatever happens.
 
 Every machine has a source address of its own on loopback. A poll that is refused, cut or answered
 wrongly is remembered, with how it went wrong; nothing is retried.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -51,19 +50,17 @@ def fleet(machines: int = MACHINES) -> str:
     return "\n".join(lines) + "\n"
 
 
-class MultiProcessService:
-    """The service, by its supervisor; or in one process, with workers = 0."""
+class PolledService:
+    """`forewarn serve`, with machines that poll it."""
 
-    def __init__(self, directory: Path, workers: int = 2, **settings: object) -> None:
+    def __init__(self, directory: Path, **settings: object) -> None:
         self.directory = directory
-        self.workers = workers
         (directory / "fleet.yaml").write_text(fleet())
         said: dict[str, object] = {
             "fleet": "fleet.yaml",
             "state": "state.db",
             "metadata": "127.0.0.1:0",
             "control": "127.0.0.1:0",
-            "workers": workers,
             **settings,
         }
         self.config = directory / "forewarn.toml"
@@ -106,42 +103,8 @@ class MultiProcessService:
         assert self.running is not None
         return self.running.process.pid
 
-    def children(self) -> dict[str, int]:
-        """The processes by name: control, worker 0, …"""
-        found = {}
-        for child in _children(self.pid):
-            with contextlib.suppress(OSError):
-                words = Path(f"/proc/{child}/cmdline").read_bytes().decode().split("\0")
-                if "forewarn.node.daemon.process_main" in words:
-                    found[words[words.index("forewarn.node.daemon.process_main") + 1]] = child
-        return found
-
-    def kill(self, name: str) -> int:
-        pid = self.children()[name]
-        os.kill(pid, signal.SIGKILL)
-        return pid
-
-    def wait_for_another(self, name: str, than: int) -> int:
-        until(lambda: self.children().get(name, than) != than, NEVER_LONGER)
-        return self.children()[name]
-
-    def wait_for_workers(self) -> None:
-        """Until all of them answer guests with what control knows."""
-        until(lambda: self._workers() == self.workers, NEVER_LONGER)
-
-    def _workers(self) -> float:
-        with contextlib.suppress(OSError, urllib.error.URLError):
-            return self.metrics().get("forewarn_workers", -1)
-        return -1
-
-    def metrics(self) -> dict[str, float]:
-        with urllib.request.urlopen(f"{self.control}/metrics", timeout=20) as answer:
-            lines = answer.read().decode().splitlines()
-        pairs = [line.rpartition(" ") for line in lines if not line.startswith("#")]
-        return {name: float(value) for name, _, value in pairs}
-
     def ask(self, method: str, path: str, said: object = None) -> Any:
-        """Of control, which may be restarting: whoever calls waits with the kernel."""
+        """Ask the control API."""
         asked = urllib.request.Request(
             f"{self.control}{path}",
             method=method,
@@ -170,10 +133,6 @@ class MultiProcessService:
         said = request("POST", TARGET, METADATA, "Connection: close", body=body)
         return exchange(self.place, said, source=source(n)).status
 
-    def answered_by(self, n: int) -> str:
-        """Every process has a part of its own in the ids of its answers."""
-        return self.poll(n).header("x-ms-request-id")[:23]
-
     def stop(self) -> int:
         assert self.running is not None
         return self.running.stop()
@@ -183,18 +142,9 @@ class MultiProcessService:
         return "".join(self.running.stderr)
 
 
-def _children(pid: int) -> list[int]:
-    try:
-        return [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
 @contextlib.contextmanager
-def multi_process_service(
-    directory: Path, workers: int = 2, **settings: object
-) -> Iterator[MultiProcessService]:
-    service = MultiProcessService(directory, workers, **settings)
+def polled_service(directory: Path, **settings: object) -> Iterator[PolledService]:
+    service = PolledService(directory, **settings)
     service.start()
     try:
         service.wait_until_ready()
@@ -271,18 +221,9 @@ class Pollers:
         self.wrong.append(f"{how}: web_{n} {why}")
 
 
-def listening(count: int, *, shared: bool = True) -> list[socket.socket]:
-    """Sockets that somebody else than the service has opened, on one address."""
-    opened: list[socket.socket] = []
-    for _ in range(count):
-        made = socket.socket()
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if shared:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        made.bind(("127.0.0.1", opened[0].getsockname()[1] if opened else 0))
-        made.listen(512)
-        opened.append(made)
-    return opened
+def listening() -> socket.socket:
+    """Return a socket that somebody else than the service has opened."""
+    return socket.create_server(("127.0.0.1", 0), backlog=512)
 
 
 # Stands where the service manager stands: gives the descriptors their numbers and names.
