@@ -19,7 +19,7 @@ from forewarn.support.process_mark import mark
 environment = os.environ | mark(os.getpid())
 program = ["sh", "-c", sys.argv[2]]
 subprocess.Popen(program, env=environment, start_new_session=True, stdin=subprocess.PIPE)
-_stop_at_once(os.getpid(), {"Deposed": Deposed, "Unknown": OutcomeUnknown}[sys.argv[1]]("why"))
+_stop_at_once({"Deposed": Deposed, "Unknown": OutcomeUnknown}[sys.argv[1]]("why"))
 """
 
 
