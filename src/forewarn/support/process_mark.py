@@ -83,5 +83,4 @@ def _executing(process: Path) -> bool:
     fields = after_name.split()
     if int(fields[FLAGS]) & (EXITING | KERNEL_THREAD):
         return False
-        return False
     return int(fields[ENVIRONMENT_END]) == 0

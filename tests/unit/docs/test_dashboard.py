@@ -72,7 +72,7 @@ def test_every_expression_can_be_read_and_has_the_labels_that_are_told(
         "rate(forewarn_polls_total) > 0",
         "forewarn_polls_total[5m] > 0",
         "forewarn_polls_total[5 minutes] > 0",
-        "sum by (job) (forewarn_workers) < forewarn_workers_expected",
+        "sum by (job) (forewarn_machines) < forewarn_groups",
         "1 > 0",
         "",
     ],

@@ -41,7 +41,6 @@ TELLING = {
     "tell",
     "log",
     "_within",
-    "unserved",
     "_interrupted",
     "cut",
     "fence",
@@ -102,9 +101,6 @@ LEAST = 2  # words that are its own: with fewer it only passes on what somebody 
 MEANING = 5  # words of an explanation; with fewer it says nothing
 EXAMPLES = {  # one for each way of telling something, so that we notice when we no longer see it
     "the state can be written again",  # a line of the log
-    "a process has ended and is started again",  # one by way of what somebody was given
-    # by name
-    "the control process is not available: polls are answered, other requests are refused",
     "event … has started and cannot be cancelled; only a Scheduled event can",  # a refusal
     "this needs the role …; token '…' has …",  # of who asks
     "a request with the … '…' is under way; try again in a moment",  # of a request

@@ -33,7 +33,6 @@ CLASSES = (
     "The portal",
     "Azure Resource Manager's API",
     "Local users of the host",
-    "The socket between the processes",
     "Nodes on hosts",
     "Drivers and gates",
     "Logs and terminals",

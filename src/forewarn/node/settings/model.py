@@ -45,7 +45,7 @@ OTHER_VARIABLES = (  # not settings: read by the command line
 
 RETIRED = {  # settings that an earlier version had, and what to do instead
     "workers": "there are no workers any more; remove it, and let a node on the same host answer"
-    ' guests (see "Control and a node on one host" in the documentation)',
+    ' guests (see "Installation" in the documentation)',
     "upstream": "there are no workers any more; remove it",
 }
 

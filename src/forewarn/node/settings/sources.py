@@ -188,7 +188,8 @@ def _environment(environment: Mapping[str, str], problems: list[str], file: Laye
             continue
         key = _key_of(name)
         if key is None:
-            problems.append(f"{name}: no such setting; {instead_of(name, _variables())}")
+            retired = RETIRED.get(name.removeprefix(PREFIX).lower())
+            problems.append(f"{name}: no such setting; {retired or instead_of(name, _variables())}")
             continue
         origin = Origin(Source.ENVIRONMENT, name)
         try:

@@ -28,6 +28,7 @@ from forewarn.metadata.publishing.messages import (
     NODE_PROTOCOLS,
     BrokenConnection,
     Changed,
+    Held,
     MessageStream,
     News,
     NodeHello,
@@ -563,13 +564,15 @@ def _number(node: Node) -> int:
     return node.publishing.publisher.number
 
 
+def greeting(host: str) -> NodeHello:
+    return NodeHello(protocols=NODE_PROTOCOLS, version="", host=host, instance="", serving=False)
+
+
 async def sent_everything(control: Control, host: str) -> MessageStream[ToNode]:
     """Return the line of a node that was sent its groups, and confirms nothing."""
     reader, writer = await control.dial(host)
     stream: MessageStream[ToNode] = MessageStream(reader, writer, ToNode)
-    stream.send(
-        NodeHello(protocols=NODE_PROTOCOLS, version="", host=host, instance="", serving=False)
-    )
+    stream.send(greeting(host))
     while not isinstance(await stream.receive(), SnapshotEnd):
         pass
     return stream
@@ -647,6 +650,98 @@ def test_control_that_is_started_again_takes_its_nodes_back(tmp_path: Path) -> N
                 await joined(h1, h2)
                 await until(lambda: node.host_index.apart.since("h1") is None)
                 assert await h1.upstream.approve("web_0", "web", [id])
+
+    play(body)
+
+
+@pytest.mark.parametrize(
+    "sent", [b"\xff\xff\xff\xff", b"\0\0\0\x04oops", b"\0\0\0\x01\xc0", b"\0\0"]
+)
+def test_a_node_that_sends_what_is_no_message_is_disconnected_and_the_others_stay(
+    tmp_path: Path, sent: bytes
+) -> None:
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with control(), host_node(control, "h1") as h1:
+            await joined(h1)
+            reader, writer = await control.dial("h2")  # which does not even greet
+            writer.write(sent)
+            if len(sent) < 4:
+                writer.close()
+            assert await reader.read() == b""
+            writer.close()
+            line = await sent_everything(control, "h2")
+            line.writer.write(sent)
+            if len(sent) < 4:
+                line.writer.close()
+            with pytest.raises(BrokenConnection):
+                await line.receive()
+            await h1.upstream.enable("web")
+            assert h1.events("web") == []
+
+    play(body)
+
+
+def test_a_node_that_greets_while_control_stops_is_not_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with control() as node:
+            assert node.host_nodes is not None
+            monkeypatch.setattr(node.host_nodes, "_closing", True)
+            reader, writer = await control.dial("h1")
+            stream: MessageStream[ToNode] = MessageStream(reader, writer, ToNode)
+            stream.send(greeting("h1"))
+            with pytest.raises(BrokenConnection):
+                await stream.receive()
+
+    play(body)
+
+
+def test_no_machine_is_disturbed_while_a_node_may_show_its_event_as_scheduled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_nodes, "PROMISE", 600.0)
+    monkeypatch.setattr(host_nodes, "RENEW_WITHIN", 600.0)
+    control = Control(tmp_path)
+    performed: list[str] = []
+    perform = SimulatedDriver.perform
+
+    async def note(self: SimulatedDriver, task: Task) -> Any:
+        performed.append(task.event)
+        return await perform(self, task)
+
+    monkeypatch.setattr(SimulatedDriver, "perform", note)
+
+    async def body() -> None:
+        async with control() as node, host_node(control, "h1") as h1:
+            line = await sent_everything(control, "h2")
+            line.send(Held(_number(node), whole=True))
+            await joined(h1)
+
+            async def told() -> Held:
+                while not isinstance(message := await line.receive(), News):
+                    pass
+                return Held(message.publications[-1].number)
+
+            tasks = guard.Tasks()
+            for change in (h1.upstream.enable("web"), reboot(node, "web_0")):
+                changing = tasks.start(change, "change")
+                line.send(await told())
+                id = await changing
+            approving = tasks.start(h1.upstream.approve("web_0", "web", [id]), "approving")
+            held = await told()
+            assert node.store.groups["web"].events[0].status is Status.STARTED
+            await guard.pause(0.05)
+            assert performed == []
+            assert not approving.done()
+            line.send(held)
+            assert await approving
+            await until(lambda: performed == [id])
+            line.cut()
 
     play(body)
 

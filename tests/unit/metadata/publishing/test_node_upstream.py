@@ -5,20 +5,108 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import contextlib
+import socket
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
+from forewarn import __version__
+from forewarn.core import Durations, GroupView
+from forewarn.core.fleet import GroupKind, Place
+from forewarn.metadata.publishing import node_upstream
 from forewarn.metadata.publishing.journal import Journal
+from forewarn.metadata.publishing.messages import (
+    NODE_PROTOCOLS,
+    BrokenConnection,
+    Changed,
+    Held,
+    Joined,
+    MessageStream,
+    News,
+    Ping,
+    Publication,
+    SnapshotEnd,
+    SnapshotPart,
+    ToControl,
+    Welcome,
+)
 from forewarn.metadata.publishing.node_upstream import (
     MAX_DIAL_PAUSE,
     MIN_DIAL_PAUSE,
     NodeUpstream,
 )
+from forewarn.metadata.upstream import GroupNews, NotDurable, OutcomeUnknown
 from forewarn.service.engine.clock import FollowedClock
 from forewarn.support import guard
-from helpers.host_nodes import Control, host_node, until
+from helpers.host_nodes import Control, HostNode, host_node, until
+
+
+class ManualControl:
+    """A control that tells one node, of one group, what a test says."""
+
+    def __init__(self) -> None:
+        self.received: list[ToControl] = []
+        self.stream: MessageStream[ToControl] | None = None
+        self._tasks = guard.Tasks()
+
+    async def dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self.stream is not None:
+            raise OSError("it has had its line")
+        ours, theirs = socket.socketpair()
+        self.stream = MessageStream(*await asyncio.open_connection(sock=ours), ToControl)
+        self._tasks.start(self._serve(self.stream), "control")
+        return await asyncio.open_connection(sock=theirs)
+
+    async def _serve(self, stream: MessageStream[ToControl]) -> None:
+        stream.send(Welcome(protocol=NODE_PROTOCOLS[-1], version=__version__, rules=Durations()))
+        stream.send(SnapshotPart((news(1),)))
+        stream.send(SnapshotEnd(1))
+        with contextlib.suppress(BrokenConnection):
+            while True:
+                self.received.append(await stream.receive())
+
+    def count(self, kind: type[ToControl]) -> int:
+        return sum(isinstance(message, kind) for message in self.received)
+
+    async def let_join(self) -> None:
+        await until(lambda: self.count(Held) == 1)
+        assert self.stream is not None
+        self.stream.send(Joined((), 0))
+
+    async def announce(self) -> None:
+        """Tell of a change, and never let it be shown."""
+        assert self.stream is not None
+        self.stream.send(News((Publication(2, (Changed(news(2).view),)),)))
+        await until(lambda: self.count(Held) == 2)
+
+    async def end(self) -> None:
+        if self.stream is not None:
+            self.stream.cut()
+        await self._tasks.end()
+
+
+def news(incarnation: int) -> GroupNews:
+    kind = GroupKind.STANDALONE
+    view = GroupView(name="web", kind=kind, enabled=True, incarnation=incarnation, events=())
+    return GroupNews(view, (), Place())
+
+
+@contextlib.asynccontextmanager
+async def following(control: ManualControl, directory: Path) -> AsyncIterator[HostNode]:
+    journal = Journal(directory, "h1")
+    upstream = NodeUpstream([control.dial], "h1", FollowedClock(), journal)
+    tasks = guard.Tasks()
+    tasks.start(upstream.run(), "line")
+    tasks.start(upstream.report(), "reports")
+    try:
+        yield HostNode("h1", upstream)
+    finally:
+        await tasks.end()
+        await control.end()
+        journal.close()
 
 
 class Enough(Exception):
@@ -31,6 +119,53 @@ def fail(directory: Path) -> Path:
     obstacle = directory / "journal.new"
     obstacle.mkdir(parents=True)
     return obstacle
+
+
+def test_what_is_held_back_is_shown_only_when_there_has_been_no_line_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_upstream, "MAX_HOLD", 0.05)
+    monkeypatch.setattr(node_upstream, "REPORT_EVERY", 0.01)
+    monkeypatch.setattr(node_upstream, "PULSE_EVERY", 0.0)
+
+    async def body() -> None:
+        control = ManualControl()
+        async with following(control, tmp_path) as h1:
+            await until(lambda: control.count(Ping) > 2)  # from the beginning
+            assert not h1.upstream.synchronized.is_set()
+            await control.let_join()
+            await until(lambda: h1.events("web") == [] if "web" in h1.of else False)
+            await control.announce()
+            pings = control.count(Ping)
+            await until(lambda: control.count(Ping) > pings + 20)  # several times MAX_HOLD
+            assert h1.events("web") is None
+            await control.end()
+            await until(lambda: h1.events("web") == [])
+            assert h1.of["web"].view.incarnation == 2
+
+    asyncio.run(body())
+
+
+def test_control_that_does_not_answer_is_not_waited_for_and_nothing_counts_as_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("CALL_TIMEOUT", "HOLD_CALL", "HOLD_ENABLE"):
+        monkeypatch.setattr(node_upstream, limit, 0.1)
+
+    async def body() -> None:
+        control = ManualControl()
+        async with following(control, tmp_path) as h1:
+            await control.let_join()
+            await until(lambda: h1.upstream._joined.is_set())
+            with pytest.raises(NotDurable):
+                await h1.upstream.approve("m", "web", ["id"])
+            with pytest.raises(OutcomeUnknown):  # a first GET gets no answer
+                await h1.upstream.enable("other")
+            await control.announce()
+            with pytest.raises(NotDurable, match="has been pending"):
+                await h1.upstream.enable("web")
+
+    asyncio.run(body())
 
 
 def test_a_node_that_loses_its_line_again_at_once_waits_before_it_opens_another(

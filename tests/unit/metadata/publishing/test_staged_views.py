@@ -11,7 +11,7 @@ import pytest
 from forewarn.core import GroupKind, GroupView, Machine
 from forewarn.core.fleet import Place
 from forewarn.metadata.publishing.messages import BrokenConnection, Changed
-from forewarn.metadata.publishing.staged_views import StagedViews
+from forewarn.metadata.publishing.staged_views import StagedViews, _without_document
 from forewarn.metadata.upstream import GroupNews
 from forewarn.support import guard
 
@@ -223,3 +223,8 @@ def test_a_group_that_is_about_to_change_when_a_node_begins_is_known_though_not_
         assert told.shown("web") == 2
 
     asyncio.run(life())
+
+
+def test_a_view_without_a_document_is_never_taken_for_one() -> None:
+    """What a held group shows must not look like an enabled group without events."""
+    assert not _without_document(news("web", 4).view).enabled
