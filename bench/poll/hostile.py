@@ -21,11 +21,9 @@ import msgspec
 
 from bench.poll.fleet import Fleet
 from bench.poll.loads import Found, generator
-from bench.poll.peers import NGINX_NAME, TWO_WORKERS
+from bench.poll.peers import NGINX_NAME
 from bench.poll.processes import (
-    BOTH_CORES,
     LOAD_CORE,
-    SERVER_CORE,
     Failed,
     pause,
     peak_memory,
@@ -133,8 +131,7 @@ def _measure(name: str, attack: str, machines: int, seconds: float, scratch: Pat
     victims.write_text("\n".join(addresses[:VICTIMS]) + "\n")
     hostile.write_text("\n".join(addresses[VICTIMS:]) + "\n")
     drain = min(DRAIN, seconds)
-    core = BOTH_CORES if name == TWO_WORKERS else SERVER_CORE
-    with serving(name, fleet, scratch, core=core) as server:
+    with serving(name, fleet, scratch) as server:
         reset_peak_memory(server.process.pid)
         with contextlib.ExitStack() as stack:
             attackers = stack.enter_context(_attacking(server, attack, hostile, seconds))

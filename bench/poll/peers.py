@@ -41,9 +41,7 @@ class Place:
 Prepare = Callable[[Place, Fleet], Command]
 
 
-def forewarn(
-    place: Place, fleet: Fleet, *, front: bool = True, workers: int = 0, throttle: int = 0
-) -> Command:
+def forewarn(place: Place, fleet: Fleet, *, front: bool = True, throttle: int = 0) -> Command:
     (place.directory / "fleet.yaml").write_text(fleet.yaml())
     settings: dict[str, object] = {
         "fleet": "fleet.yaml",
@@ -51,7 +49,6 @@ def forewarn(
         "metadata": f"127.0.0.1:{place.metadata}",
         "control": f"127.0.0.1:{place.control}",
         "front": front,
-        "workers": workers,
         "throttle": throttle,
     }
     if fleet.size == 1:
@@ -68,14 +65,6 @@ def forewarn(
 
 def without_front(place: Place, fleet: Fleet) -> Command:
     return forewarn(place, fleet, front=False)
-
-
-def one_worker(place: Place, fleet: Fleet) -> Command:
-    return forewarn(place, fleet, workers=1)
-
-
-def two_workers(place: Place, fleet: Fleet) -> Command:
-    return forewarn(place, fleet, workers=2)
 
 
 def throttled(place: Place, fleet: Fleet) -> Command:
@@ -144,8 +133,7 @@ def uvicorn(place: Place, fleet: Fleet) -> Command:
 
 
 FOREWARN, WITHOUT_FRONT, NGINX_NAME = "forewarn", "forewarn, no front", "nginx"
-TWO_WORKERS, THROTTLED = "forewarn, 2 workers", "forewarn, throttle"
-SEVERAL: Mapping[str, Prepare] = {"forewarn, 1 worker": one_worker, TWO_WORKERS: two_workers}
+THROTTLED = "forewarn, throttle"
 PEERS: Mapping[str, Prepare] = {
     FOREWARN: forewarn,
     WITHOUT_FRONT: without_front,
@@ -155,7 +143,6 @@ PEERS: Mapping[str, Prepare] = {
 }
 ATTACKED: Mapping[str, Prepare] = {
     FOREWARN: forewarn,
-    TWO_WORKERS: two_workers,
     THROTTLED: throttled,
     NGINX_NAME: nginx,
 }

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import IO
 
 SERVER_CORE, LOAD_CORE = 0, 1
-BOTH_CORES = "0,1"  # for servers that are several processes
 FILES = 16_384 + 512  # connections and what else a server has open
 
 _PAGE = resource.getpagesize()

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from bench.poll.hostile import ATTACKS, Hostile
 from bench.poll.loads import Found, Round
-from bench.poll.peers import NGINX_NAME, SEVERAL
+from bench.poll.peers import NGINX_NAME
 from bench.poll.scenarios import MANY, Changing, Crowd, Shapes, Sweep
-from bench.poll.several import Several
 
 KIB, MIB = 1024, 1024 * 1024
 
@@ -107,28 +106,6 @@ def changing(found: Sequence[Changing]) -> str:
         )
     tail = ("CPU/change µs", "a change, p50 ms", "max ms")
     return table(("server", "changes/s", "polls/s", *PACED, *tail), rows)
-
-
-def several(found: Several) -> str:
-    rows = []
-    for (shape, name), rounds in found.rounds.items():
-        two = name == list(SEVERAL)[-1]
-        rows.append(
-            (
-                *(shape, name),
-                f"{_median(one.polls / one.seconds for one in rounds):,.0f}",
-                f"{_median(one.cost for one in rounds):.1f}",
-                _share(one.control / one.seconds for one in rounds),
-                _share(one.busiest for one in rounds),
-                f"{_median(one.capacity for one in rounds):,.0f}",
-                f"{found.ratio(shape):.2f}" if two else "1.00",
-                _range(found.ratios(shape), 2) if two else "",
-                f"{found.memory[name] / MIB:.0f}",
-            )
-        )
-    head = ("connections", "server", "polls/s, with the load", "workers' CPU/poll µs")
-    middle = ("control, of a core", "of the polls by one", "polls/s it could do")
-    return table((*head, *middle, "× one worker", "from–to", "memory MiB"), rows)
 
 
 def hostile(found: Hostile) -> str:

@@ -22,8 +22,6 @@ from bench.poll.loads import Found, Round, generate, generator, wrk
 from bench.poll.peers import ATTACKED, FOREWARN, NGINX_NAME, PEERS, WITHOUT_FRONT
 from bench.poll.processes import LOAD_CORE, Failed, pipe, running
 from bench.poll.servers import Server, serving
-from bench.poll.several import Several
-from bench.poll.several import several as compared
 
 ONE_SHOT, KEEP_ALIVE = "one-shot", "keep-alive"
 FIRST_CONTACT = "first contact"  # no set has ever asked, and all begin at once
@@ -260,10 +258,6 @@ def changing(plan: Plan, scratch: Path) -> list[Changing]:
             found.append(Changing(name, pollers, quiet, busy, told))
         _progress(f"{plan.changes} changes a second at {name}")
     return found
-
-
-def several(plan: Plan, scratch: Path) -> Several:
-    return compared(plan.rounds, plan.seconds, scratch)
 
 
 def hostile(plan: Plan, scratch: Path) -> Hostile:

@@ -12,7 +12,6 @@ from bench.poll.hostile import Hostile
 from bench.poll.peers import FOREWARN, NGINX_NAME
 from bench.poll.report import KIB, MIB, table
 from bench.poll.scenarios import KEEP_ALIVE, ONE_SHOT, Crowd, Shapes, Sweep
-from bench.poll.several import FULL_SPEED, Several
 
 FLAT = 1.10  # what "flat" may mean on a machine with noise of its own
 
@@ -23,11 +22,10 @@ class Target:
     limit: float
     measured: float
     unit: str
-    least: bool = False  # is the limit what it has to reach?
 
     @property
     def met(self) -> bool:
-        return self.measured >= self.limit if self.least else self.measured <= self.limit
+        return self.measured <= self.limit
 
 
 def targets(found: Mapping[str, Any]) -> Iterator[Target]:
@@ -40,11 +38,6 @@ def targets(found: Mapping[str, Any]) -> Iterator[Target]:
         growth: Sweep = found["sweep"]
         name = f"CPU per poll, {growth.sizes[-1]:,} machines against {growth.sizes[0]}"
         yield Target(name, FLAT, growth.growth(FOREWARN), "×")
-    if "workers" in found:
-        compared: Several = found["workers"]
-        for shape in FULL_SPEED:
-            name = f"{shape}: what two workers can do against one"
-            yield Target(name, 1.7, compared.ratio(shape), "×", least=True)
     if "slow" in found:
         beside = _of(found["slow"])
         name = f"{beside.pollers:,} good pollers beside {beside.slow:,} slow connections, p99"
@@ -86,7 +79,7 @@ def judged(found: Mapping[str, Any]) -> str:
     rows = [
         (
             target.name,
-            f"{'at least ' if target.least else ''}{target.limit:g} {target.unit}",
+            f"{target.limit:g} {target.unit}",
             "never" if math.isinf(target.measured) else f"{target.measured:.3f} {target.unit}",
             "yes" if target.met else "no",
         )

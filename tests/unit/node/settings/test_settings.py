@@ -356,7 +356,7 @@ def test_the_example_names_every_setting_at_its_default() -> None:
         )
     fields = {field.name: field.default for field in msgspec.structs.fields(Settings)}
     assert set(raw) == set(fields) - {"driver_options", "gates", "notify", "oidc"}
-    theirs = {"state": "/var/lib/forewarn/forewarn.db", "upstream": "/run/forewarn/upstream"}
+    theirs = {"state": "/var/lib/forewarn/forewarn.db"}
     for key, value in raw.items():
         assert value == theirs.get(key, fields[key] if fields[key] is not None else []), key
     defaults = {f.name: f.default for f in msgspec.structs.fields(CommandOptions) if not f.required}
@@ -366,7 +366,7 @@ def test_the_example_names_every_setting_at_its_default() -> None:
 
 def test_the_example_can_be_used_as_it_is() -> None:
     said, _ = load(EXAMPLE, {})
-    assert set(said.origins) == {"state", "upstream"}
+    assert set(said.origins) == {"state"}
 
 
 def test_it_is_documented_which_settings_are_reloaded_and_which_are_not() -> None:
