@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
-import contextlib
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path

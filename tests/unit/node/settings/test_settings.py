@@ -140,7 +140,7 @@ def test_all_that_is_wrong_is_said_at_once_each_with_its_place(tmp_path: Path) -
         'control_names = [\n  "fine",\n  7,\n]\n[command]\ntimout = "3s"\n'
         '[gates]\nwell = ["./nope"]\n',
     )
-    environment = {"FOREWARN_THROTLE": "3", "FOREWARN_WORKERS": "many", "FOREWARN_TOKEN": "x"}
+    environment = {"FOREWARN_THROTLE": "3", "FOREWARN_MAX_BODY": "many", "FOREWARN_TOKEN": "x"}
     said = problems(file, environment)
     for line, words in [
         ("1", "histroy: unknown key"),
@@ -153,7 +153,7 @@ def test_all_that_is_wrong_is_said_at_once_each_with_its_place(tmp_path: Path) -
     ]:
         assert [one for one in said if one.startswith(f"{file}:{line}: {words}")], (words, said)
     assert any(re.match("FOREWARN_THROTLE: .*'FOREWARN_THROTTLE'", problem) for problem in said)
-    assert "FOREWARN_WORKERS: workers must be a whole number, not 'many'" in said
+    assert "FOREWARN_MAX_BODY: max_body must be a whole number, not 'many'" in said
     assert len(said) == 9
 
 
@@ -177,7 +177,7 @@ def test_all_that_is_wrong_is_said_at_once_each_with_its_place(tmp_path: Path) -
         ({"FOREWARN_BODY_TIMEOUT": "0s"}, "body_timeout = '0s': "),
         ({"FOREWARN_ANSWER_TIMEOUT": "0s"}, "answer_timeout = '0s': "),
         ({"FOREWARN_KEEP_ALIVE": "0s"}, "keep_alive = '0s': "),
-        ({"FOREWARN_WORKERS": "1000"}, "workers = 1000: must be 0 to 64"),
+        ({"FOREWARN_WORKERS": "2"}, "there are no workers any more"),
         ({"FOREWARN_TRACES": "ftp://x"}, "traces = 'ftp://x': "),
         ({"FOREWARN_CONTROL_NAMES": "http://a"}, "'http://a' "),
     ],
@@ -199,6 +199,7 @@ def test_a_variable_that_cannot_be_is_refused(environment: dict[str, str], says:
         ("[[gates]]", ":1: gates: "),
         ("\xff", "not UTF-8 text (byte 1)"),
         ('"x.timeout" = "1s"', ":1: x.timeout: unknown key"),
+        ("workers = 2", ":1: workers: unknown key; there are no workers any more"),
         ("metadata = 80", ":1: metadata: expected text"),
         ("metadata = [80]", ":1: metadata[0]: expected text"),
         ("metadata = []", ":1: metadata lists 0"),
@@ -258,7 +259,6 @@ def test_with_nodes_guests_are_answered_elsewhere(tmp_path: Path) -> None:
         ('nodes_key = "c.key"', "nodes_key is only"),
         (f'{NODES}metadata = "127.0.0.1:80"', ":5: metadata cannot"),
         (f'{NODES}metadata = "169.254.169.254:80"', ":5: metadata cannot"),
-        (f"{NODES}workers = 2", ":5: workers cannot be combined with nodes: guests are answered"),
         (f"{NODES}faults = true", ":5: faults cannot"),
         (f"{NODES}observe = true", ":5: observe cannot"),
         (NODES.replace("192.0.2.11:8171", "0.0.0.0:8170"), ":1: nodes = 0.0.0.0:8170: "),
