@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.forked_cli import start
+from helpers.patience import LIMIT
 from helpers.polls import GET, LAST, until
 from helpers.process import Running
 from helpers.raw_http import (
@@ -36,7 +37,7 @@ METADATA = "Metadata: true"
 LAST_POLL = LAST
 TARGET = "/metadata/scheduledevents?api-version=2020-07-01"
 MACHINES = 12
-NEVER_LONGER = 60.0  # seconds for anything that should take one
+NEVER_LONGER = LIMIT  # seconds
 BREATH = 0.05  # seconds between two polls of a machine: of a dozen, one is always asking
 
 

@@ -25,7 +25,7 @@ from helpers.polled_service import (
     source,
 )
 from helpers.polls import until
-from helpers.raw_http import RawConnection, exchange
+from helpers.raw_http import RawConnection
 
 
 class Managed(PolledService):
@@ -150,7 +150,10 @@ def test_systemd_starts_it_with_the_first_caller(tmp_path: Path) -> None:
     )
     try:
         until(lambda: any("Listening on" in line for line in running.stderr), 20)
-        raw = exchange(("127.0.0.1", port), POLL, source=source(0))
+        with RawConnection(("127.0.0.1", port), source=source(0)) as line:
+            line._socket.settimeout(NEVER_LONGER)  # until the service has started
+            line.send(POLL)
+            raw = line.answer()
         assert json.loads(raw.body) == {"DocumentIncarnation": 1, "Events": []}
         service.wait_until_ready()
         assert service.place == ("127.0.0.1", port)
