@@ -338,13 +338,13 @@ def main(home: Path) -> None:
 
     from forewarn.service.telemetry import log
     from forewarn.store.sqlite import connect
-    from helpers.state_files import groups_in, state_with_groups
+    from helpers.state_files import groups_in, write_groups
 
     log.configure("console", "error")
     sweep = Sweep(home, lived, looked)
     # Statements are compiled here once, for the path that all lives share, and not by each of them.
     connect.create_engine = functools.cache(connect.create_engine)
-    groups_in(state_with_groups(sweep.state, "a"))
+    groups_in(write_groups(sweep.state, "a"))
     sweep.begin_again()
     gc.collect()
     gc.freeze()

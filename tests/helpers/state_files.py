@@ -41,8 +41,23 @@ def define_group(group: str) -> Work:
 
 def state_with_groups(path: Path, *groups: str) -> Path:
     """A state with these groups in it, one commit each."""
+    for part, content in _made_with(*groups).items():
+        file = companion(path, part)
+        file.touch(0o600)
+        file.write_bytes(content)
+    return path
 
-    async def grow() -> None:
+
+@functools.cache
+def _made_with(*groups: str) -> dict[str, bytes]:
+    with tempfile.TemporaryDirectory() as directory:
+        path = write_groups(Path(directory) / "state.db", *groups)
+        assert names(path.parent) == {"state.db", "state.db.lock"}
+        return {part: companion(path, part).read_bytes() for part in ("", ".lock")}
+
+
+def write_groups(path: Path, *groups: str) -> Path:
+    async def write() -> None:
         store = SqliteStore(path)
         await store.open()
         try:
@@ -51,7 +66,7 @@ def state_with_groups(path: Path, *groups: str) -> Path:
         finally:
             await store.close()
 
-    asyncio.run(grow())
+    asyncio.run(write())
     return path
 
 

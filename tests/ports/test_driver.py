@@ -117,14 +117,18 @@ def task(
 
 
 @pytest.mark.parametrize(
-    ("type", "lasts"),
+    ("place", "type", "lasts"),
     [
-        (EventType.FREEZE, 5 * MINUTE),
-        (EventType.REBOOT, 10 * MINUTE),
-        (EventType.REDEPLOY, 10 * MINUTE),
-        (EventType.PREEMPT, 30 * SECOND),
-        (EventType.TERMINATE, 30 * SECOND),
+        ("memory", EventType.FREEZE, 5 * MINUTE),
+        ("memory", EventType.REBOOT, 10 * MINUTE),
+        ("memory", EventType.REDEPLOY, 10 * MINUTE),
+        ("memory", EventType.PREEMPT, 30 * SECOND),
+        ("memory", EventType.TERMINATE, 30 * SECOND),
+        ("file", EventType.REBOOT, 10 * MINUTE),
+        ("postgres", EventType.REBOOT, 10 * MINUTE),
+        ("program", EventType.REBOOT, 10 * MINUTE),
     ],
+    indirect=["place"],
 )
 def test_an_event_has_its_impact_at_once_and_is_done_after_its_duration(
     place: Place, type: EventType, lasts: int

@@ -16,7 +16,7 @@ from forewarn.core.fleet import GroupKind, Host, Place, Policy
 from forewarn.core.history import HistoryReplayer, HistoryWriter
 from forewarn.core.registry import HostPut
 from forewarn.service.engine import feed as feeds
-from forewarn.service.engine.feed import FEED_PAGE, RECENT, Feed, FeedEntry, Lost
+from forewarn.service.engine.feed import FEED_PAGE, Feed, FeedEntry, Lost
 from forewarn.store import MemoryStore, Store
 from forewarn.store.port import Batch, Commit, Entry
 from forewarn.store.sqlite.engine import SqliteStore
@@ -87,11 +87,13 @@ def test_followers_that_keep_up_share_one_read(engine: Callable[[], Store]) -> N
 def test_the_commits_kept_for_followers_are_limited(
     engine: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(feeds, "RECENT", 20)
+
     async def life(store: Store, feed: Feed) -> None:
-        for n in range(RECENT + FEED_PAGE):
+        for n in range(30):
             await commit(store)
             assert [told.seq for told in _page(await feed.read(n))] == [n + 1]
-        assert len(feed._recent) == RECENT
+        assert len(feed._recent) == 20
         # However large a commit is, it is not kept longer than somebody reads it.
         monkeypatch.setattr(feeds, "RECENT_CHANGES", 10)
         large = [MachinePut(Machine(name=f"m{n}")) for n in range(20)]

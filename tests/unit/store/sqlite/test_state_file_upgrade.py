@@ -73,10 +73,22 @@ class Contents(msgspec.Struct):
 
 
 @pytest.fixture(params=["this version", "next version"])
-def version(request: pytest.FixtureRequest) -> None:
+def version(request: pytest.FixtureRequest) -> str:
     """Run a test with each version."""
     if request.param == "next version":
         request.getfixturevalue("next_version")
+    return str(request.param)
+
+
+READ: dict[tuple[str, str], Contents] = {}
+
+
+@pytest.fixture
+def contents(version: str, schema: str, tmp_path: Path) -> Contents:
+    """What a version reads from a file of a schema: read once, for several tests."""
+    if (version, schema) not in READ:
+        READ[version, schema] = read(stored(schema, tmp_path))
+    return READ[version, schema]
 
 
 def stored(schema: str, directory: Path) -> Path:
@@ -130,10 +142,9 @@ def test_every_schema_has_a_stored_database() -> None:
     assert RELEASED[-1] == SCHEMA_VERSION
 
 
-@pytest.mark.usefixtures("version")
 @pytest.mark.parametrize("schema", RELEASED)
-def test_everything_is_as_it_was_stored(tmp_path: Path, schema: str) -> None:
-    before, after = expected(schema), read(stored(schema, tmp_path))
+def test_everything_is_as_it_was_stored(contents: Contents, schema: str) -> None:
+    before, after = expected(schema), contents
     assert after.seq == before.seq
     assert after.groups == before.groups
     events = [event for group in after.groups.values() for event in group.events]
@@ -153,10 +164,8 @@ def test_everything_is_as_it_was_stored(tmp_path: Path, schema: str) -> None:
     assert list(after.history) == before.history
 
 
-@pytest.mark.usefixtures("version")
 @pytest.mark.parametrize("schema", RELEASED)
-def test_replaying_the_commits_gives_the_state(tmp_path: Path, schema: str) -> None:
-    contents = read(stored(schema, tmp_path))
+def test_replaying_the_commits_gives_the_state(contents: Contents) -> None:
     assert [commit.seq for commit in contents.commits] == list(range(1, contents.seq + 1))
     groups: dict[str, Group] = {}
     for commit in contents.commits:
@@ -167,9 +176,8 @@ def test_replaying_the_commits_gives_the_state(tmp_path: Path, schema: str) -> N
 
 
 @pytest.mark.parametrize("schema", RELEASED)
-def test_the_feed_of_a_stored_file_is_its_history(tmp_path: Path, schema: str) -> None:
+def test_the_feed_of_a_stored_file_is_its_history(contents: Contents) -> None:
     """Commit by commit, without the states before: from what was stored with each."""
-    contents = read(stored(schema, tmp_path))
     replayed = [
         change.what for commit in contents.commits for change in feed.commit(commit).changes
     ]
@@ -187,11 +195,9 @@ def test_what_the_current_schema_has_stored_is_what_this_code_would_store(tmp_pa
         assert msgspec.json.decode(bodies[commit.seq]) == again
 
 
-@pytest.mark.usefixtures("version")
 @pytest.mark.parametrize("schema", RELEASED)
-def test_replaying_the_commits_gives_the_history(tmp_path: Path, schema: str) -> None:
+def test_replaying_the_commits_gives_the_history(contents: Contents) -> None:
     """Except for who saw an event first, which is no commit."""
-    contents = read(stored(schema, tmp_path))
     writer = HistoryWriter({}, {})
     replayed = [
         record
@@ -220,9 +226,8 @@ def test_guests_are_shown_the_same_bytes(tmp_path: Path, schema: str) -> None:
                 assert service.get(machine, version).body.decode() == body, (machine, version)
 
 
-@pytest.mark.usefixtures("version")
-def test_the_history_of_an_event_is_complete(tmp_path: Path) -> None:
-    contents = read(stored(SCHEMA_VERSION, tmp_path))
+@pytest.mark.parametrize("schema", [SCHEMA_VERSION])
+def test_the_history_of_an_event_is_complete(contents: Contents) -> None:
     (reboot,) = [
         event
         for event in contents.past
