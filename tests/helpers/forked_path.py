@@ -25,7 +25,9 @@ import msgspec
 from helpers.forked_cli import MAX_REQUEST, nursery
 
 STUB = """\
-#!{python} -IS
+#!/bin/sh
+'''exec' "{python}" -IS "$0" "$@"
+'''
 import json, os, signal, socket, sys
 
 line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -6,18 +6,22 @@ It is so as soon as this module is imported: other modules may look at the envir
 from __future__ import annotations
 
 import os
+import re
 import signal
+import tempfile
 import time  # noqa: TID251 - only its zone
 from collections.abc import Mapping
 
 from helpers.paths import ROOT
 
 KEPT = {
-    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "LD_LIBRARY_PATH"),
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LD_LIBRARY_PATH"),
     *("CI", "FOREWARN_DIST"),
 }
 KEPT_PREFIXES = ("TEST_", "PYTEST_", "HYPOTHESIS_", "COVERAGE_", "PIP_", "PYENV_")
 SET = {"LANG": "C.UTF-8", "TERM": "xterm", "TZ": "UTC"}
+# Tests write scripts and bind sockets in it. An address has 107 bytes; pytest needs some 70.
+USABLE_TMPDIR = re.compile(r"[\w/.-]{1,24}", re.ASCII)
 # Only pip needs these, which has settings of its own for them.
 OF_PIP = {
     "PIP_PROXY": ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
@@ -35,6 +39,8 @@ def known(started_with: Mapping[str, str]) -> dict[str, str]:
         for name, value in started_with.items()
         if name in KEPT or name.startswith(KEPT_PREFIXES)
     }
+    if USABLE_TMPDIR.fullmatch(directory := started_with.get("TMPDIR", "")):
+        kept["TMPDIR"] = directory
     for setting, names in OF_PIP.items():
         values = [started_with[name] for name in names if started_with.get(name)]
         if values:
@@ -53,6 +59,7 @@ def install() -> None:
     environment = known(os.environ)
     os.environ.clear()
     os.environ.update(environment)
+    tempfile.tempdir = None  # as TMPDIR says now
     time.tzset()
     os.umask(0o022)
     left_alone = {getattr(signal, name) for name in LEFT_ALONE if hasattr(signal, name)}

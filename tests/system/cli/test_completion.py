@@ -71,7 +71,7 @@ def test_fish_completes_names_and_describes_them(service: Service) -> None:
 ZSH = """
 zmodload zsh/zpty
 zpty shell zsh -f -i
-zpty -w shell "fpath=($1 \\$fpath); autoload -Uz compinit; compinit -u; PROMPT=; print READY"
+zpty -w shell "fpath=(${(q)1} \\$fpath); autoload -Uz compinit; compinit -u; PROMPT=; print READY"
 zpty -r shell text '*READY*READY*'
 zpty -w -n shell $'forewarn machine restart jump\\t'
 zpty -r shell text '*jumpbox*' && print -r -- "$text"

@@ -15,6 +15,7 @@ from forewarn.drivers.command.driver import CommandDriver
 from forewarn.drivers.command.options import Program
 from forewarn.testing import RefusedError, Service
 from helpers.paths import ROOT
+from helpers.patience import until
 
 DRIVER = ROOT / "examples/drivers/local_machines.py"
 FLEET = """
@@ -44,9 +45,12 @@ class Machine:
     def processes(self) -> list[int]:
         """Of the life that it is in, once all are there."""
         pids = self._directory / "pids"
-        while not pids.exists() or len(words := pids.read_text().split()) % 3 or not words:
-            pass
-        return [int(word) for word in words[-3:]]
+
+        def complete() -> list[str]:
+            words = pids.read_text().split() if pids.exists() else []
+            return [] if len(words) % 3 else words
+
+        return [int(word) for word in until(complete)[-3:]]
 
     def states(self) -> set[str]:
         return {_state(pid) for pid in self.processes()}

@@ -47,10 +47,12 @@ def test_only_what_tests_need_is_left_of_the_environment() -> None:
         "NOTIFY_SOCKET": "@x",
         "https_proxy": "http://192.0.2.1:3128",
         "PYTHONPATH": "/elsewhere",
+        "TMPDIR": "/var/tmp/with a space",
     }
     found = known({**dropped, "CI": "true"})
     assert found["CI"] == "true"
     assert found["PIP_PROXY"] == dropped["https_proxy"]
     assert not dropped.keys() & found.keys()
+    assert known({"TMPDIR": "/var/tmp/tests"})["TMPDIR"] == "/var/tmp/tests"
     portable = str(ROOT / "tools/portable")
     assert known({"PYTHONPATH": f"{portable}:/elsewhere"})["PYTHONPATH"] == portable
