@@ -46,7 +46,7 @@ class EmptyEnvironment:
         # That of the project, as `pip --python` would run it: to install another takes longer than
         # all the rest.
         pip = self.bin / "pip"
-        pip.write_text(f'#!/bin/sh\nexec {self.bin}/python {_PIP} "$@"\n')
+        pip.write_text(f'#!/bin/sh\nexec "{self.bin}/python" "{_PIP}" "$@"\n')
         pip.chmod(0o755)
         inherited = {
             name: value

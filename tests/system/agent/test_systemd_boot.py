@@ -40,7 +40,7 @@ undo = ["/bin/rm", "{HERE}/pid"]
 # What the test changes: where the project lies, which may be somebody's home or below /tmp, of
 # which the unit has its own, has to be there and readable.
 READABLE = f"""
-BindReadOnlyPaths={ROOT} {sys.prefix} {sys.base_prefix}
+BindReadOnlyPaths="{ROOT}" "{sys.prefix}" "{sys.base_prefix}"
 ProtectHome=no
 PrivateUsers=no
 AmbientCapabilities=CAP_DAC_READ_SEARCH
@@ -69,7 +69,7 @@ def machine(tmp_path: Path) -> Iterator[BootedSystemd]:
     # By way of a shell, since systemd itself looks for the program without that capability.
     unit = re.sub(
         r"ExecStart=/usr/bin/forewarn (.*)",
-        rf"ExecStart=/bin/sh -c 'exec {sys.executable} -m forewarn \1'",
+        rf"""ExecStart=/bin/sh -c 'exec "{sys.executable}" -m forewarn \1'""",
         unit,
     )
     unit = unit.replace("[Install]", f"{READABLE}\n[Install]")

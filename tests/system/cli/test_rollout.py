@@ -321,7 +321,7 @@ def test_a_watcher_in_a_process_of_its_own_sees_it_through() -> None:
     """The whole thing for real: a service in real time, far too fast, and somebody watching."""
     argv = [sys.executable, "-m", "forewarn", "dev", "--speed", "1000"]
     argv += ["--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"]
-    argv += ["--gate", f"well={sys.executable} -c pass"]
+    argv += ["--gate", f"well='{sys.executable}' -c pass"]
     process = subprocess.Popen(
         argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )

@@ -7,8 +7,10 @@ import os
 import pty
 import select
 import signal
+import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -204,6 +206,28 @@ def test_a_clock_that_is_set_is_seen_at_once_by_whatever_looks() -> None:
         stdin.close()
         assert running.wait() == 0
         assert fake.notes == ()
+
+
+@pytest.mark.usefixtures("faketime")
+def test_a_clock_is_set_for_every_user_whatever_our_umask_and_tmpdir_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    odd = tmp_path / "with a space"
+    odd.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(odd))
+    before = os.umask(0o077)
+    try:
+        with FakeTime(1_800_000_000_000_000) as fake:
+            fake.set(1_800_000_001_000_000)
+            env = fake.environment({"PATH": os.environ["PATH"]})
+            files = [Path(env["FAKETIME_TIMESTAMP_FILE"]), *map(Path, env["LD_PRELOAD"].split(":"))]
+            assert all(file.stat().st_mode & stat.S_IROTH for file in files)
+            sleep = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(0.01)"]
+            subprocess.run(sleep, env=env, check=True)
+            date = subprocess.run(["date", "+%s"], env=env, capture_output=True, check=True)
+            assert (date.stdout, fake.notes) == (b"1800000001\n", ())
+    finally:
+        os.umask(before)
 
 
 @pytest.mark.usefixtures("faketime")

@@ -42,7 +42,7 @@ FLEET = f"groups: [{{name: web, kind: standalone, machines: [{{name: web, addres
 
 # What the test changes: where the project lies has to be there and readable.
 READABLE = f"""
-BindReadOnlyPaths={ROOT} {sys.prefix} {sys.base_prefix}
+BindReadOnlyPaths="{ROOT}" "{sys.prefix}" "{sys.base_prefix}"
 ProtectHome=no
 PrivateUsers=no
 AmbientCapabilities=CAP_DAC_READ_SEARCH
@@ -77,7 +77,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BootedSystemd]
         unit = unit.replace("/usr/bin/forewarn-node", "/usr/bin/forewarn node")
         unit = re.sub(  # by way of a shell, since systemd looks for it without that capability
             r"(Exec\w+)=/usr/bin/forewarn (.*)",
-            rf"\1=/bin/sh -c 'exec {sys.executable} -m forewarn \2'",
+            rf"""\1=/bin/sh -c 'exec "{sys.executable}" -m forewarn \2'""",
             unit,
         ).replace("[Service]", f"[Service]{READABLE}")
         # The unit's own lines come after those of the test, and would win.

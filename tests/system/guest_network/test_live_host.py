@@ -90,13 +90,13 @@ class Operator:
     def __init__(self, lab: Lab, room: Path) -> None:
         self.lab, self.ports, self.inventory = lab, room / "ports", room / "machines.json"
         self.inventory.write_text(json.dumps(INVENTORY))
-        self._filler = f"{sys.executable} {FILLER}"
+        self._filler = f"'{sys.executable}' '{FILLER}'"
 
     def write(self, *lines: str) -> None:
         self.ports.write_text("\n".join([f"host {HOST} {SIX[HOST]} fe80::1", *lines, ""]))
 
     def load_rules_and_ports(self) -> None:
-        self._run(f"{{ cat {RULES}; {self._filler} {self.ports}; }} | {NFT} -f -")
+        self._run(f"{{ cat '{RULES}'; {self._filler} {self.ports}; }} | {NFT} -f -")
 
     def fill(self) -> None:
         self._run(f"{self._filler} {self.ports} --machines {self.inventory} | {NFT} -f -")

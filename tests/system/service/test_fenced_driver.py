@@ -92,7 +92,7 @@ class ControlNode:
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     postgres.needed()
-    command = f"{sys.executable} -m forewarn fenced --dir {tmp_path}/fences --key web_0"
+    command = f"'{sys.executable}' -m forewarn fenced --dir {tmp_path}/fences --key web_0"
     fenced = f"{command} --fence $FOREWARN_FENCE --"
     script = CARRY.replace("DIR", str(tmp_path)).replace("FENCED", fenced)
     (tmp_path / "carry").write_text(script)

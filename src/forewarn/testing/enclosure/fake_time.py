@@ -61,7 +61,7 @@ class FakeTime:
 
     def __enter__(self) -> Self:
         library = find_library()
-        self._directory = Path(tempfile.mkdtemp(prefix="forewarn-time-"))
+        self._directory = _make_directory()
         try:
             self._directory.chmod(0o755)  # the program may change its user
             self.set(self._at)
@@ -80,6 +80,7 @@ class FakeTime:
         new = self._directory / "now.new"
         # libfaketime parses a floating point number; half a microsecond prevents rounding down.
         new.write_text(f"{seconds}.{fraction:06}5\n" if fraction else f"{seconds}\n")
+        new.chmod(0o644)  # whatever our umask is
         new.replace(self._directory / "now")
 
     def environment(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -127,6 +128,7 @@ class FakeTime:
             with contextlib.suppress(OSError):
                 subprocess.run(argv, capture_output=True, check=False)
         if workaround.exists():
+            workaround.chmod(0o755)
             self._preload = f"{workaround}:{library}"
         if not self._sleep_works():
             self._preload = str(library)
@@ -139,6 +141,13 @@ class FakeTime:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _make_directory() -> Path:
+    """Make a directory for files that are named in LD_PRELOAD, where names are separated by spaces
+    and colons and nothing can be quoted."""
+    usable = not set(tempfile.gettempdir()) & {" ", ":"}
+    return Path(tempfile.mkdtemp(prefix="forewarn-time-", dir=None if usable else "/tmp"))
 
 
 def find_library() -> Path:
