@@ -65,14 +65,16 @@ def test_the_type_of_the_body_does_not_matter(groups: Groups, service: Service, 
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_nor_does_how_it_is_written(groups: Groups, service: Service, body: str) -> None:
+def test_the_notation_of_the_body_does_not_matter(
+    groups: Groups, service: Service, body: str
+) -> None:
     guest, id = an_event(groups, service)
     answer = guest.post(BODIES[body].replace("ID", id).encode())
     assert (answer.status, answer.body) == (200, b"")
     assert guest.statuses() == {id: "Started"}
 
 
-def test_an_id_is_known_in_any_letter_case(groups: Groups, service: Service) -> None:
+def test_an_id_is_accepted_in_any_letter_case(groups: Groups, service: Service) -> None:
     guest, id = an_event(groups, service)
     assert guest.approve(id.lower()).status == 200
     assert guest.statuses() == {id: "Started"}
@@ -105,7 +107,7 @@ def test_several_events_are_approved_at_once(groups: Groups, service: Service) -
 
 
 @pytest.mark.parametrize("n", range(4))
-def test_it_may_come_from_any_machine_of_the_group_and_covers_all_resources(
+def test_any_machine_of_the_group_may_approve_for_all_resources(
     groups: Groups, service: Service, n: int
 ) -> None:
     group = groups.enabled()
@@ -125,7 +127,7 @@ def test_the_approvers_next_get_shows_it_started_on_the_same_connection_too(
         assert line.answer().json()["Events"][0]["EventStatus"] == "Started"
 
 
-def test_it_is_200_for_whatever_the_group_has_ever_listed(groups: Groups, service: Service) -> None:
+def test_an_approval_of_any_event_ever_listed_is_200(groups: Groups, service: Service) -> None:
     group = groups.enabled()
     started = service.schedule("Reboot", group[0].name)
     withdrawn = service.schedule("Freeze", group[1].name)
@@ -199,7 +201,7 @@ def test_a_post_without_a_body_is_refused(groups: Groups) -> None:
         assert REASONED.fullmatch(answer.body)
 
 
-def test_it_cannot_be_taken_back(groups: Groups, service: Service) -> None:
+def test_an_approval_cannot_be_withdrawn(groups: Groups, service: Service) -> None:
     group = groups.enabled()
     first = service.schedule("Reboot", group[0].name)
     second = service.schedule("Reboot", group[1].name)
@@ -211,7 +213,7 @@ def test_it_cannot_be_taken_back(groups: Groups, service: Service) -> None:
     assert group[0].statuses() == {second.id: "Started"}, "remembered, and started once it could"
 
 
-def test_a_group_that_is_disabled_has_no_vote(groups: Groups, service: Service) -> None:
+def test_an_approval_of_a_disabled_group_does_not_count(groups: Groups, service: Service) -> None:
     guest, id = an_event(groups, service)
     service.disable(guest.name.partition("_")[0])
     assert guest.approve(id).status == 200
@@ -234,7 +236,7 @@ class Disk(MemoryStore):
         await super()._persist(commits, before, after)
 
 
-def test_what_cannot_be_made_durable_is_500_and_never_200() -> None:
+def test_an_approval_that_cannot_be_made_durable_is_500() -> None:
     disk = Disk()
     with Service(SAMPLE, sockets=True, front=True, store=disk) as service:
         guest, other = Guest(service, "web_0"), Guest(service, "sql-0")

@@ -26,7 +26,7 @@ def service() -> Iterator[Service]:
 # Bodies without end.
 
 
-def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_sent(guest: Caller) -> None:
+def test_a_too_large_content_length_is_refused_before_the_body(guest: Caller) -> None:
     with guest.line() as line:
         line.send(request("POST", events(NEWEST), METADATA, "Content-Length: 65537"))
         answer = line.answer()
@@ -36,7 +36,7 @@ def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_sent(guest: Ca
         assert line.over() == b""
 
 
-def test_it_is_not_asked_for_either(guest: Caller) -> None:
+def test_a_too_large_body_gets_no_100_continue(guest: Caller) -> None:
     big = ("Content-Length: 1000000000", "Expect: 100-continue")
     answer = guest.say(request("POST", events(NEWEST), METADATA, *big))
     assert (answer.status, answer.interim) == (413, ())
@@ -52,7 +52,7 @@ def test_a_body_in_chunks_that_becomes_too_large_is_refused(guest: Caller) -> No
         assert answer.header("connection") == "close"
 
 
-def test_the_largest_body_that_is_taken(groups: Groups, service: Service) -> None:
+def test_the_largest_allowed_body_is_accepted(groups: Groups, service: Service) -> None:
     guest = groups.enabled()[0]
     event = service.schedule("Freeze", guest.name)
     assert guest.post(approval(event.id).ljust(65_536)).status == 200
@@ -109,7 +109,7 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize("data", MALFORMED)
-def test_what_is_not_http_is_told_so_like_everybody_else(guest: Caller, data: bytes) -> None:
+def test_bytes_that_are_not_http_are_answered_400(guest: Caller, data: bytes) -> None:
     with guest.line() as line:
         line.send(data)
         answer = line.answer()
@@ -160,7 +160,7 @@ def test_every_request_before_garbage_is_answered_once_and_the_garbage_once(
         assert line.over() == b""
 
 
-def test_an_odd_verb_between_good_requests_changes_nothing_for_them(guest: Caller) -> None:
+def test_an_unknown_method_between_good_requests_does_not_affect_them(guest: Caller) -> None:
     odd = request("BREW", events(NEWEST), METADATA)
     with guest.line() as line:
         line.send(GET + odd + GET)
@@ -173,7 +173,7 @@ def test_an_odd_verb_between_good_requests_changes_nothing_for_them(guest: Calle
             assert line.answer().status == 200
 
 
-def test_an_odd_verb_may_come_in_single_bytes_too(guest: Caller) -> None:
+def test_an_unknown_method_in_single_bytes_is_answered(guest: Caller) -> None:
     with guest.line() as line:
         line.send_in_bytes(request("BREW", events(NEWEST), METADATA))
         answer = line.answer()

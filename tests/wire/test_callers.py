@@ -45,7 +45,7 @@ def service() -> Iterator[Service]:
         request("POST", events(NEWEST), METADATA, body=approval("X")),
     ],
 )
-def test_whoever_is_not_in_the_inventory_finds_nothing(service: Service, data: bytes) -> None:
+def test_an_unknown_caller_gets_404(service: Service, data: bytes) -> None:
     answer = exchange(("127.0.0.1", port_of(service)), data, source=UNKNOWN_CALLER)
     assert (answer.status, answer.body) == (404, NOT_FOUND)
     assert answer.header("content-type") == "application/json; charset=utf-8"
@@ -55,7 +55,9 @@ def test_whoever_is_not_in_the_inventory_finds_nothing(service: Service, data: b
     "header",
     ["X-Real-IP", "Forwarded", "X-Client-IP", "Client-IP", "True-Client-IP", "Host", "Via"],
 )
-def test_no_header_makes_a_stranger_somebody(groups: Groups, service: Service, header: str) -> None:
+def test_no_header_identifies_an_unknown_caller(
+    groups: Groups, service: Service, header: str
+) -> None:
     known = service.addresses["web0_0"]
     data = request("GET", events(NEWEST), METADATA, f"{header}: for={known}", f"{header}: {known}")
     answer = exchange(("127.0.0.1", port_of(service)), data, source=UNKNOWN_CALLER)
@@ -85,7 +87,9 @@ def test_a_group_sees_nothing_of_another_and_cannot_approve_its_events(
     assert other[0].statuses() == {event.id: "Scheduled"}
 
 
-def test_nor_events_of_another_that_are_started_or_over(groups: Groups, service: Service) -> None:
+def test_a_group_cannot_approve_started_or_past_events_of_another(
+    groups: Groups, service: Service
+) -> None:
     mine, other = groups.enabled(), groups.enabled()
     event = service.schedule("Freeze", other[0].name)
     other[0].approve(event.id)
@@ -96,9 +100,7 @@ def test_nor_events_of_another_that_are_started_or_over(groups: Groups, service:
     assert other[0].approve(event.id).status == 200
 
 
-def test_a_machine_that_was_deleted_finds_nothing_any_more(
-    groups: Groups, service: Service
-) -> None:
+def test_a_deleted_machine_gets_404(groups: Groups, service: Service) -> None:
     group = groups.enabled()
     event = service.schedule("Preempt", group[3].name)
     service.clock.advance("30s")

@@ -21,7 +21,7 @@ def test_a_connection_is_kept(guest: Caller) -> None:
             assert answer.all("connection") == []
 
 
-def test_it_is_kept_over_errors_and_approvals_too(groups: Groups, service: Service) -> None:
+def test_a_connection_is_kept_after_errors_and_approvals(groups: Groups, service: Service) -> None:
     guest = groups.enabled()[0]
     event = service.schedule("Freeze", guest.name)
     with guest.line() as line:
@@ -41,7 +41,7 @@ def test_it_is_kept_over_errors_and_approvals_too(groups: Groups, service: Servi
     assert guest.statuses() == {event.id: "Started"}
 
 
-def test_whoever_asks_for_one_answer_is_told_that_the_line_closes(guest: Caller) -> None:
+def test_connection_close_is_answered_and_the_connection_closed(guest: Caller) -> None:
     with guest.line() as line:
         line.send(request("GET", events(NEWEST), METADATA, "Connection: close"))
         answer = line.answer()
@@ -50,7 +50,7 @@ def test_whoever_asks_for_one_answer_is_told_that_the_line_closes(guest: Caller)
         assert line.over() == b""
 
 
-def test_an_old_client_gets_its_answer_and_the_line_closes(guest: Caller) -> None:
+def test_an_http_1_0_client_is_answered_and_the_connection_closed(guest: Caller) -> None:
     with guest.line() as line:
         line.send(GET.replace(b"HTTP/1.1", b"HTTP/1.0").replace(b"Host: 169.254.169.254\r\n", b""))
         answer = line.answer()
@@ -59,7 +59,7 @@ def test_an_old_client_gets_its_answer_and_the_line_closes(guest: Caller) -> Non
         assert line.over() == b""
 
 
-def test_an_old_client_can_approve(groups: Groups, service: Service) -> None:
+def test_an_http_1_0_client_can_approve(groups: Groups, service: Service) -> None:
     guest = groups.enabled()[0]
     event = service.schedule("Freeze", guest.name)
     data = request("POST", events(NEWEST), METADATA, body=approval(event.id))
@@ -69,9 +69,7 @@ def test_an_old_client_can_approve(groups: Groups, service: Service) -> None:
     assert guest.statuses() == {event.id: "Started"}
 
 
-def test_a_client_that_has_said_all_it_will_say_is_still_answered(
-    groups: Groups, service: Service
-) -> None:
+def test_a_half_closed_connection_is_answered(groups: Groups, service: Service) -> None:
     guest = groups.unpolled()[0]
     with guest.line() as line:
         line.send(GET)
@@ -96,13 +94,13 @@ def test_a_request_may_come_in_single_bytes(groups: Groups, service: Service) ->
     assert guest.statuses() == {event.id: "Started"}
 
 
-def test_requests_may_be_sent_ahead_and_are_answered_in_order(guest: Caller) -> None:
+def test_pipelined_requests_are_answered_in_order(guest: Caller) -> None:
     with guest.line() as line:
         line.send(GET + request("GET", "/nothing", METADATA) + request("GET", events(NEWEST)) + GET)
         assert [line.answer().status for _ in range(4)] == [200, 404, 400, 200]
 
 
-def test_a_get_may_have_a_body_that_nobody_reads(guest: Caller) -> None:
+def test_the_body_of_a_get_is_ignored(guest: Caller) -> None:
     with guest.line() as line:
         for _ in range(2):
             line.send(request("GET", events(NEWEST), METADATA, body=b"x" * 1_000))
@@ -152,7 +150,7 @@ def test_a_client_may_send_the_body_without_waiting_for_it(
 
 
 @pytest.mark.parametrize("protocol", ["h2c", "websocket", "TLS/1.0"])
-def test_an_offer_to_speak_another_protocol_is_not_taken_up(guest: Caller, protocol: str) -> None:
+def test_an_upgrade_is_ignored(guest: Caller, protocol: str) -> None:
     offer = request(
         "GET",
         events(NEWEST),
@@ -172,7 +170,7 @@ def test_an_offer_to_speak_another_protocol_is_not_taken_up(guest: Caller, proto
 
 @pytest.mark.parametrize("coding", ["length", "chunked"])
 @pytest.mark.parametrize("sent", ["at once", "head first", "in bytes"])
-def test_an_approval_with_such_an_offer_is_read_whole(
+def test_an_approval_with_an_upgrade_is_read_completely(
     groups: Groups, service: Service, sent: str, coding: str
 ) -> None:
     guest = groups.enabled()[0]

@@ -12,9 +12,7 @@ from helpers.endpoint import GUID, VERSIONS, Groups
 COUNT = 30
 
 
-def test_it_is_compact_json_with_its_keys_in_order_and_no_newline(
-    groups: Groups, service: Service
-) -> None:
+def test_the_document_is_compact_json_with_ordered_keys(groups: Groups, service: Service) -> None:
     group = groups.enabled()
     event = service.schedule(
         "Reboot", *group.names(2, 0), description='Host "b" – maintenance.', duration=0
@@ -44,7 +42,7 @@ def test_the_incarnation_is_an_integer(groups: Groups) -> None:
     assert type(groups.enabled()[0].document()["DocumentIncarnation"]) is int
 
 
-def test_it_changes_when_an_event_is_added_starts_and_is_gone(
+def test_the_incarnation_changes_when_an_event_is_added_starts_and_ends(
     groups: Groups, service: Service
 ) -> None:
     guest = groups.enabled()[0]
@@ -64,7 +62,7 @@ def test_it_changes_when_an_event_is_added_starts_and_is_gone(
     assert seen == sorted(set(seen)), "it only grows while the group is enabled"
 
 
-def test_it_does_not_change_by_polling_or_as_time_goes_by(groups: Groups, service: Service) -> None:
+def test_the_incarnation_does_not_change_by_polls_or_time(groups: Groups, service: Service) -> None:
     group = groups.enabled()
     service.schedule("Reboot", group[0].name, notice="20m")
     before = group[0].get().body
@@ -74,7 +72,7 @@ def test_it_does_not_change_by_polling_or_as_time_goes_by(groups: Groups, servic
         assert {guest.document(v)["DocumentIncarnation"] for v in VERSIONS} == {2}
 
 
-def test_it_does_not_change_by_an_approval_that_has_to_wait_or_is_repeated(
+def test_the_incarnation_does_not_change_by_a_waiting_or_repeated_approval(
     groups: Groups, service: Service
 ) -> None:
     group = groups.enabled()
@@ -89,7 +87,7 @@ def test_it_does_not_change_by_an_approval_that_has_to_wait_or_is_repeated(
     assert group[0].get().body == before
 
 
-def test_it_does_not_change_by_a_refused_approval_or_by_another_groups_events(
+def test_the_incarnation_does_not_change_by_a_refused_approval_or_another_group(
     groups: Groups, service: Service
 ) -> None:
     group, other = groups.enabled(), groups.enabled()
@@ -100,7 +98,7 @@ def test_it_does_not_change_by_a_refused_approval_or_by_another_groups_events(
     assert group[0].get().body == before
 
 
-def test_it_starts_over_at_one_when_the_group_was_disabled_and_enabled_again(
+def test_the_incarnation_restarts_when_a_group_is_enabled_again(
     groups: Groups, service: Service
 ) -> None:
     group = groups.enabled()
@@ -226,7 +224,9 @@ def test_resources_are_matched_by_the_name_in_the_instance_metadata(
     assert guest.events()[0]["Resources"] == [name]
 
 
-def test_what_is_not_said_of_an_event_is_empty_or_unknown(groups: Groups, service: Service) -> None:
+def test_omitted_properties_of_an_event_are_empty_or_unknown(
+    groups: Groups, service: Service
+) -> None:
     guest = groups.enabled()[0]
     service.schedule("Reboot", guest.name)
     (event,) = guest.events()

@@ -22,7 +22,7 @@ COUNT = 6
 GET = request("GET", events(NEWEST), METADATA)
 
 
-def test_what_a_client_has_already_is_not_sent_again(groups: Groups, service: Service) -> None:
+def test_a_matching_etag_is_answered_304(groups: Groups, service: Service) -> None:
     guest = groups.enabled()[0]
     service.schedule("Reboot", guest.name)
     for version in VERSIONS:
@@ -65,7 +65,7 @@ def test_a_first_poll_with_a_tag_that_was_never_given_is_answered_in_full(
     assert (answer.status, answer.body) == (200, guest.untouched)
 
 
-def test_a_post_is_never_answered_by_its_tag(groups: Groups, service: Service) -> None:
+def test_a_post_with_an_etag_is_not_answered_304(groups: Groups, service: Service) -> None:
     guest = groups.enabled()[0]
     event = service.schedule("Freeze", guest.name)
     tag = guest.get().header("etag")

@@ -78,7 +78,7 @@ def test_unapproved_an_event_starts_at_not_before_and_no_sooner(
     assert guest.statuses() == {event.id: "Started"}
 
 
-def test_a_failure_nobody_foresaw_appears_as_started(groups: Groups, service: Service) -> None:
+def test_an_unforeseen_failure_appears_as_started(groups: Groups, service: Service) -> None:
     group = groups.enabled()
     other = service.schedule("Reboot", group[1].name)
     group[1].approve(other.id)
@@ -96,7 +96,7 @@ def test_a_failure_nobody_foresaw_appears_as_started(groups: Groups, service: Se
     assert listed["DurationInSeconds"] == -1
 
 
-def test_a_failure_seen_coming_is_days_ahead_and_a_redeploy_settles_it(
+def test_a_predicted_failure_is_announced_days_ahead_and_settled_by_a_redeploy(
     groups: Groups, service: Service
 ) -> None:
     guest = groups.enabled()[0]
@@ -191,7 +191,7 @@ def test_a_second_restart_while_one_is_scheduled_is_the_same_event(
     assert service.restart(group[0].name).id != first.id, "the first has started"
 
 
-def test_while_the_group_is_not_enabled_it_happens_at_once_unannounced(
+def test_while_the_group_is_not_enabled_a_restart_happens_at_once(
     groups: Groups, service: Service
 ) -> None:
     group = groups.unpolled()
@@ -205,7 +205,7 @@ def test_while_the_group_is_not_enabled_it_happens_at_once_unannounced(
     assert service.redeploy(group[0].name).status == "Started"
 
 
-def test_everything_else_stays_pending_while_nobody_listens(
+def test_platform_events_stay_scheduled_while_the_group_is_not_enabled(
     groups: Groups, service: Service
 ) -> None:
     group = groups.enabled()
@@ -218,7 +218,7 @@ def test_everything_else_stays_pending_while_nobody_listens(
     assert group[0].statuses() == {event.id: "Started"}, "by NotBefore, listening or not"
 
 
-def test_so_many_user_events_may_be_scheduled_and_the_next_is_told_which(service: Service) -> None:
+def test_user_events_beyond_the_limit_are_refused_with_those_scheduled(service: Service) -> None:
     guest = Guest(service, "limited_0")
     guest.get()
     pending = [service.restart("limited_0"), service.redeploy("limited_1")]
@@ -232,7 +232,7 @@ def test_so_many_user_events_may_be_scheduled_and_the_next_is_told_which(service
     assert len(guest.events()) == 3
 
 
-def test_by_default_there_is_no_such_limit(groups: Groups, service: Service) -> None:
+def test_user_events_are_not_limited_by_default(groups: Groups, service: Service) -> None:
     group = groups.enabled()
     for guest in group.guests:
         service.restart(guest.name)
@@ -290,7 +290,7 @@ def test_a_day_without_a_get_disables_and_a_get_in_time_does_not(
     assert group[0].statuses() == {event.id: "Scheduled"}
 
 
-def test_an_approval_is_not_a_sign_of_life(groups: Groups, service: Service) -> None:
+def test_an_approval_does_not_keep_a_group_enabled(groups: Groups, service: Service) -> None:
     guest = groups.enabled()[0]
     service.schedule("Reboot", guest.name, notice="20d")
     ended = service.schedule("Reboot", guest.name, notice="20d")
@@ -303,7 +303,7 @@ def test_an_approval_is_not_a_sign_of_life(groups: Groups, service: Service) -> 
     assert guest.incarnation() == 1
 
 
-def test_silence_counts_only_while_somebody_could_have_asked(
+def test_silence_counts_only_while_the_endpoint_was_serving(
     groups: Groups, service: Service
 ) -> None:
     guest = groups.enabled()[0]

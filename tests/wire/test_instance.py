@@ -64,7 +64,9 @@ def test_the_whole_tree(guest: Caller) -> None:
 
 @pytest.mark.parametrize("version", SENT_BY_CLIENTS)
 @pytest.mark.parametrize("format", ["", "&format=json", "&format=JSON"])
-def test_in_every_version_that_clients_ask_for(guest: Caller, version: str, format: str) -> None:
+def test_every_version_used_by_clients_is_answered(
+    guest: Caller, version: str, format: str
+) -> None:
     answer = guest.instance("", f"api-version={version}{format}")
     assert answer.status == 200
     assert answer.json()["compute"]["name"] == guest.name
@@ -172,13 +174,13 @@ def test_a_leaf_is_text_only(guest: Caller, query: str) -> None:
         "/compute//name",
     ],
 )
-def test_an_element_that_is_not_there(guest: Caller, path: str) -> None:
+def test_an_unknown_element_is_not_found(guest: Caller, path: str) -> None:
     for query in (f"api-version={NEWEST}", TEXT):
         answer = guest.instance(path, query)
         assert (answer.status, answer.body) == (404, NOT_FOUND)
 
 
-def test_a_field_newer_than_the_version_is_not_there(guest: Caller) -> None:
+def test_a_field_newer_than_the_version_is_not_found(guest: Caller) -> None:
     assert "tagsList" not in guest.instance("/compute", "api-version=2017-08-01").json()
     assert guest.instance("/compute/tagsList", "api-version=2017-08-01").status == 404
 
@@ -186,7 +188,9 @@ def test_a_field_newer_than_the_version_is_not_there(guest: Caller) -> None:
 @pytest.mark.parametrize(
     "query", ["", "api-version=", "api-version=latest", "api-version=2020-07-01"]
 )
-def test_its_versions_are_its_own_and_so_are_the_newest_three(guest: Caller, query: str) -> None:
+def test_an_unknown_version_is_answered_with_the_newest_three_of_the_instance_tree(
+    guest: Caller, query: str
+) -> None:
     answer = guest.instance("", query)
     assert answer.status == 400
     assert answer.body == (
@@ -197,7 +201,7 @@ def test_its_versions_are_its_own_and_so_are_the_newest_three(guest: Caller, que
 
 
 @pytest.mark.parametrize("path", ["/metadata/instance", "/metadata/versions"])
-def test_the_rules_for_headers_hold_here_too(guest: Caller, path: str) -> None:
+def test_the_rules_for_requests_apply_to_the_instance_tree(guest: Caller, path: str) -> None:
     target = f"{path}?api-version={NEWEST}"
     answer = guest.say(request("GET", target))
     assert (answer.status, answer.body) == (400, NO_METADATA_HEADER)

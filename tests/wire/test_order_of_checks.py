@@ -106,7 +106,7 @@ def ask(request: pytest.FixtureRequest, endpoint: Place | None) -> Callable[...,
 
 
 @pytest.mark.parametrize("wrong", SOME)
-def test_of_several_wrongs_the_first_answers(
+def test_of_several_mistakes_the_first_is_answered(
     ask: Callable[..., RawResponse], wrong: tuple[str, ...]
 ) -> None:
     who = {"stranger": True} if "caller" in wrong else {}
@@ -117,12 +117,12 @@ def test_of_several_wrongs_the_first_answers(
     assert answer.header("content-type") == "application/json; charset=utf-8"
 
 
-def test_an_oversized_body_is_looked_at_last_of_all(ask: Callable[..., RawResponse]) -> None:
+def test_an_oversized_body_is_checked_last(ask: Callable[..., RawResponse]) -> None:
     answer = ask(oversized("never"))
     assert (answer.status, answer.body) == SAID["version"]
 
 
-def test_an_oversized_body_is_refused_where_all_else_is_right(
+def test_an_oversized_body_of_a_valid_request_is_refused(
     ask: Callable[..., RawResponse],
 ) -> None:
     assert ask(oversized("2020-07-01")).status == 413

@@ -36,7 +36,7 @@ def standing(answer: RawResponse) -> None:
     assert answer.header("x-ms-request-id")
 
 
-def test_success(guest: Caller) -> None:
+def test_a_valid_get_is_answered_200(guest: Caller) -> None:
     answer = guest.get()
     assert answer.line == "HTTP/1.1 200 OK"
     assert answer.body == guest.untouched
@@ -111,7 +111,7 @@ def test_any_other_path_is_not_found(guest: Caller, path: str) -> None:
         *("DESCRIBE", "PAUSE", "GET_PARAMETER"),  # of another protocol, but well-formed
     ],
 )
-def test_a_verb_that_is_not_taken_is_told_those_that_are(guest: Caller, verb: str) -> None:
+def test_a_wrong_method_is_answered_with_the_allowed_ones(guest: Caller, verb: str) -> None:
     answer = guest.say(request(verb, events(NEWEST), METADATA))
     assert answer.line == "HTTP/1.1 405 Method Not Allowed"
     assert answer.header("allow") == "GET, POST"
@@ -119,13 +119,13 @@ def test_a_verb_that_is_not_taken_is_told_those_that_are(guest: Caller, verb: st
     standing(answer)
 
 
-def test_a_verb_nobody_has_heard_of_is_not_taken_either(guest: Caller) -> None:
+def test_an_unknown_method_is_not_allowed(guest: Caller) -> None:
     answer = guest.say(request("BREW", events(NEWEST), METADATA))
     assert answer.status == 405
     assert answer.header("allow") == "GET, POST"
 
 
-def test_head_is_not_taken_and_its_answer_has_no_body(guest: Caller) -> None:
+def test_head_is_not_allowed_and_its_answer_has_no_body(guest: Caller) -> None:
     with guest.line() as line:
         line.send(request("HEAD", events(NEWEST), METADATA))
         answer = line.answer(to_head=True)
@@ -136,14 +136,14 @@ def test_head_is_not_taken_and_its_answer_has_no_body(guest: Caller) -> None:
 
 
 @pytest.mark.parametrize("path", ["/metadata/instance", "/metadata/versions"])
-def test_beside_the_events_only_get_is_taken(guest: Caller, path: str) -> None:
+def test_other_resources_allow_only_get(guest: Caller, path: str) -> None:
     answer = guest.say(request("POST", path, METADATA, body=b"{}"))
     assert (answer.status, answer.header("allow")) == (405, "GET")
 
 
 @pytest.mark.parametrize("value", ["10.0.0.1", "", "127.0.0.1, 10.0.0.1"])
 @pytest.mark.parametrize("name", ["X-Forwarded-For", "x-forwarded-for"])
-def test_what_was_forwarded_is_refused(guest: Caller, name: str, value: str) -> None:
+def test_a_forwarded_request_is_refused(guest: Caller, name: str, value: str) -> None:
     for method, body in (("GET", b""), ("POST", approval("A"))):
         data = request(method, events(NEWEST), METADATA, f"{name}: {value}", body=body)
         answer = guest.say(data)
@@ -164,7 +164,7 @@ def test_what_was_forwarded_is_refused(guest: Caller, name: str, value: str) -> 
         "Metadata:   true  ",
     ],
 )
-def test_the_metadata_header_is_known_in_any_case(guest: Caller, header: str) -> None:
+def test_the_metadata_header_is_read_in_any_letter_case(guest: Caller, header: str) -> None:
     assert guest.say(request("GET", events(NEWEST), header)).status == 200
 
 
@@ -181,7 +181,7 @@ def test_the_metadata_header_is_known_in_any_case(guest: Caller, header: str) ->
     ],
 )
 @pytest.mark.parametrize("version", VERSIONS)
-def test_without_it_a_get_is_refused_in_every_version(
+def test_without_the_header_a_get_is_refused_in_every_version(
     guest: Caller, version: str, headers: list[str]
 ) -> None:
     answer = guest.say(request("GET", events(version), *headers))
@@ -190,7 +190,7 @@ def test_without_it_a_get_is_refused_in_every_version(
     standing(answer)
 
 
-def test_without_it_a_post_is_refused_in_every_version_but_the_preview(
+def test_without_the_header_a_post_is_refused_in_every_version_but_the_preview(
     groups: Groups, service: Service
 ) -> None:
     guest = groups.enabled()[0]
@@ -201,7 +201,9 @@ def test_without_it_a_post_is_refused_in_every_version_but_the_preview(
     assert guest.statuses() == {event.id: "Scheduled"}
 
 
-def test_without_it_a_post_is_taken_in_the_preview(groups: Groups, service: Service) -> None:
+def test_without_the_header_a_post_is_accepted_in_the_preview(
+    groups: Groups, service: Service
+) -> None:
     guest = groups.enabled()[0]
     event = service.schedule("Freeze", guest.name)
     answer = guest.say(request("POST", events("2017-03-01"), body=approval(event.id)))
@@ -209,7 +211,7 @@ def test_without_it_a_post_is_taken_in_the_preview(groups: Groups, service: Serv
     assert guest.statuses() == {event.id: "Started"}
 
 
-def test_but_not_from_a_browser_nor_with_a_header_that_says_no(
+def test_in_the_preview_a_post_from_a_browser_or_with_a_wrong_header_is_refused(
     groups: Groups, service: Service
 ) -> None:
     guest = groups.enabled()[0]
@@ -229,7 +231,7 @@ def test_but_not_from_a_browser_nor_with_a_header_that_says_no(
         "api-version=2020-07-01&a&a",
     ],
 )
-def test_a_parameter_that_stands_twice_is_refused(guest: Caller, query: str) -> None:
+def test_a_repeated_parameter_is_refused(guest: Caller, query: str) -> None:
     answer = guest.say(request("GET", f"{PATH}?{query}", METADATA))
     assert answer.status == 400
     assert REASONED.fullmatch(answer.body)
@@ -246,7 +248,7 @@ def test_a_parameter_that_stands_twice_is_refused(guest: Caller, query: str) -> 
         "api-version=2020-07-01&%f0%28=%ff",
     ],
 )
-def test_parameters_nobody_knows_are_ignored(guest: Caller, query: str) -> None:
+def test_unknown_parameters_are_ignored(guest: Caller, query: str) -> None:
     answer = guest.say(request("GET", f"{PATH}?{query}", METADATA))
     assert (answer.status, answer.body) == (200, guest.untouched)
 

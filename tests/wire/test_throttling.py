@@ -41,9 +41,7 @@ def throttled(stands: Stands) -> Iterator[Service]:
         yield service
 
 
-def test_a_machine_may_ask_so_often_a_second_and_no_oftener(
-    throttled: Service, stands: Stands
-) -> None:
+def test_requests_of_a_machine_are_limited_per_second(throttled: Service, stands: Stands) -> None:
     stands.now += 60
     first, second = Guest(throttled, "web0_0"), Guest(throttled, "web0_1")
     assert [first.get().status for _ in range(5)] == [200] * 5
@@ -57,7 +55,7 @@ def test_a_machine_may_ask_so_often_a_second_and_no_oftener(
     assert [first.get().status for _ in range(6)] == [200] * 5 + [429]
 
 
-def test_a_throttled_get_is_still_a_sign_of_life(throttled: Service, stands: Stands) -> None:
+def test_a_throttled_get_keeps_the_group_enabled(throttled: Service, stands: Stands) -> None:
     stands.now += 60
     guest = Guest(throttled, "web1_0")
     guest.get()

@@ -131,7 +131,7 @@ def test_once_started_the_time_is_an_empty_string_in_every_version(
         assert (event["EventStatus"], event["NotBefore"]) == ("Started", "")
 
 
-def test_a_role_instance_finds_itself_in_the_preview_and_nobody_else_does(
+def test_only_a_role_instance_finds_itself_in_the_preview(
     service: Service,
 ) -> None:
     finds_itself = [

@@ -39,7 +39,7 @@ def test_a_service_on_loopback_passes(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
     left_out = done.stdout.partition(NEEDS_CONTROL)[2]
     assert " passed" in left_out.splitlines()[-1]
-    assert "tests/wire/test_approval.py::test_it_cannot_be_taken_back" in left_out
+    assert "tests/wire/test_approval.py::test_an_approval_cannot_be_withdrawn" in left_out
     assert "tests/wire/test_requests.py::test_any_other_path_is_not_found" not in left_out
 
 
@@ -80,7 +80,7 @@ def test_an_endpoint_that_takes_everything_fails(wrong_endpoint: str) -> None:
     for broken in (
         "test_requests.py::test_any_other_path_is_not_found",
         "test_requests.py::test_the_version_is_mandatory_and_must_be_known",
-        "test_requests.py::test_what_was_forwarded_is_refused",
+        "test_requests.py::test_a_forwarded_request_is_refused",
         "test_versions.py::test_every_version_has_its_own_fields_types_and_times",
     ):
         assert f"FAILED tests/wire/{broken}" in done.stdout

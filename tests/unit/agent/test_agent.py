@@ -59,7 +59,7 @@ def test_an_approval_that_is_refused_is_tried_again_until_not_before(tmp_path: P
     asyncio.run(scenario())
 
 
-def test_what_fails_is_said_with_its_last_words_and_when_it_is_given_up(tmp_path: Path) -> None:
+def test_a_failure_is_logged_with_its_output_and_when_it_is_given_up(tmp_path: Path) -> None:
     commands: dict[Any, tuple[str, ...]] = {"prepare": ("sh", "-c", "echo no room; exit 3")}
     fails = Hook(name="hook", commands=commands, stages=("prepare",), retries=1)
 
@@ -76,7 +76,7 @@ def test_what_fails_is_said_with_its_last_words_and_when_it_is_given_up(tmp_path
     asyncio.run(scenario())
 
 
-def test_an_event_that_no_rule_is_about_is_said_once_and_left_alone(tmp_path: Path) -> None:
+def test_an_event_without_a_matching_rule_is_logged_once_and_ignored(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with AgentLoop(tmp_path, type=("Freeze",)) as running:
             for _ in range(3):
@@ -92,7 +92,7 @@ def test_an_event_that_no_rule_is_about_is_said_once_and_left_alone(tmp_path: Pa
     asyncio.run(scenario())
 
 
-def test_a_state_that_cannot_be_written_for_a_while_is_said_and_tried_again(
+def test_a_state_that_cannot_be_written_is_reported_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -117,7 +117,7 @@ def test_a_state_that_cannot_be_written_for_a_while_is_said_and_tried_again(
     asyncio.run(scenario())
 
 
-def test_one_event_that_cannot_be_kept_does_not_stand_in_the_way_of_another(
+def test_an_event_that_cannot_be_saved_does_not_block_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -138,7 +138,7 @@ def test_one_event_that_cannot_be_kept_does_not_stand_in_the_way_of_another(
     asyncio.run(scenario())
 
 
-def test_what_is_over_is_put_back_also_while_the_endpoint_is_away(tmp_path: Path) -> None:
+def test_undos_run_while_the_endpoint_is_unreachable(tmp_path: Path) -> None:
     """And nothing else: whether an event is still listed nobody knows."""
 
     async def scenario() -> None:
@@ -159,7 +159,7 @@ def test_what_is_over_is_put_back_also_while_the_endpoint_is_away(tmp_path: Path
     asyncio.run(scenario())
 
 
-def test_what_is_prepared_is_undone_also_if_somebody_removes_the_state_meanwhile(
+def test_prepared_hooks_are_undone_even_if_the_state_is_removed(
     tmp_path: Path,
 ) -> None:
     async def scenario() -> None:
@@ -175,7 +175,7 @@ def test_what_is_prepared_is_undone_also_if_somebody_removes_the_state_meanwhile
     asyncio.run(scenario())
 
 
-def test_what_an_older_version_does_not_list_is_not_over(tmp_path: Path) -> None:
+def test_an_event_that_an_older_version_does_not_list_is_not_over(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with AgentLoop(tmp_path) as running:
             running.client.queue.put_nowait((event(type="Terminate"), event("E2")))
@@ -188,7 +188,7 @@ def test_what_an_older_version_does_not_list_is_not_over(tmp_path: Path) -> None
     asyncio.run(scenario())
 
 
-def test_who_is_forgotten_to_be_ready_says_so_again(tmp_path: Path) -> None:
+def test_readiness_that_the_service_lost_is_reported_again(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with AgentLoop(tmp_path, approve="coordinated") as running:
             running.client.ready_ones = set()
@@ -201,7 +201,7 @@ def test_who_is_forgotten_to_be_ready_says_so_again(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_shared_directory_that_does_not_answer_holds_up_nobody() -> None:
+def test_a_hanging_shared_directory_does_not_block_the_agent() -> None:
     async def scenario() -> None:
         held = threading.Event()
         together = Coordination(ScriptedClient(), Path("/nowhere"), 0.01)
@@ -215,7 +215,7 @@ def test_a_shared_directory_that_does_not_answer_holds_up_nobody() -> None:
     asyncio.run(scenario())
 
 
-def test_whoever_may_write_to_the_shared_directory_may_say_that_it_is_ready(tmp_path: Path) -> None:
+def test_readiness_is_kept_in_directories_with_the_mode_of_the_shared_one(tmp_path: Path) -> None:
     shared = SharedDirectory(tmp_path)
     tmp_path.chmod(0o2770)
     shared.report_ready("E1", "web_0", BEGINNING)
@@ -228,7 +228,7 @@ def test_whoever_may_write_to_the_shared_directory_may_say_that_it_is_ready(tmp_
 
 
 @pytest.mark.parametrize("strange", ["../x", "a/b", ".hidden", "", "x" * 200, "a\0b"])
-def test_a_strange_name_never_becomes_a_file(tmp_path: Path, strange: str) -> None:
+def test_an_unusual_name_never_becomes_a_file(tmp_path: Path, strange: str) -> None:
     shared = SharedDirectory(tmp_path / "shared")
     with pytest.raises(CoordinationError, match="file name"):
         shared.report_ready(strange, "web_0", BEGINNING)
@@ -238,7 +238,7 @@ def test_a_strange_name_never_becomes_a_file(tmp_path: Path, strange: str) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_runner_that_is_stopped_is_told_with_what_to_do_once_the_time_is_up(
+def test_a_stopped_runner_is_reported_with_a_remedy_after_its_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan, "OVERDUE", 0.0)
@@ -264,7 +264,7 @@ def test_a_runner_that_is_stopped_is_told_with_what_to_do_once_the_time_is_up(
     asyncio.run(scenario())
 
 
-def test_an_undo_that_is_given_up_says_what_to_do(
+def test_an_undo_that_is_given_up_is_logged_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attempts, "UNDO_ATTEMPTS", 1)

@@ -36,7 +36,7 @@ def window(recurs: str, start: str = "2026-12-01 22:00", **changed: Any) -> dict
         ("month last sunday offset0", "last sun "),
     ],
 )
-def test_it_recurs_on_days(recurs: str, days: str) -> None:
+def test_recurrences_are_read_and_shown(recurs: str, days: str) -> None:
     schedule = parse(window(recurs))
     assert schedule.window == f"{days}22:00-03:00 Europe/Berlin"
     assert schedule.blackout == "1970-01-01 to 2026-12-01 22:00 Europe/Berlin"
@@ -56,7 +56,7 @@ def test_it_recurs_on_days(recurs: str, days: str) -> None:
         ("2026-12-01 09:00", "23:59", "09:00-08:59"),
     ],
 )
-def test_it_lasts_at_most_a_day(start: str, duration: str, hours: str) -> None:
+def test_a_window_lasts_at_most_a_day(start: str, duration: str, hours: str) -> None:
     schedule = parse(window("Day", start, duration=duration, timeZone="UTC"))
     assert schedule.window == f"{hours} UTC"
     again = shown_as([parse_window(schedule.window)], [parse_blackout(schedule.blackout)])
@@ -103,7 +103,7 @@ def test_what_cannot_be_expressed_is_refused_by_name(name: str, value: object) -
     assert len(refused.value.message) < 250
 
 
-def test_one_that_does_not_expire_may_say_so() -> None:
+def test_a_window_without_expiration_may_have_the_last_date() -> None:
     never = window("Day", expirationDateTime="9999-12-31 23:59:59")
     assert parse(never) == parse(window("Day"))
 
@@ -118,11 +118,11 @@ def test_one_that_does_not_expire_may_say_so() -> None:
         ["1st sat,sun 01:00-05:00"],
     ],
 )
-def test_other_windows_are_not_shown_as_one_of_azure(texts: list[str]) -> None:
+def test_windows_that_azure_cannot_express_are_not_shown(texts: list[str]) -> None:
     assert shown_as([parse_window(text) for text in texts], []) is None
 
 
-def test_one_without_a_beginning_has_always_been_there() -> None:
+def test_a_window_without_a_beginning_starts_in_1970() -> None:
     other = parse_blackout("2026-12-24 to 2026-12-26")
     shown = shown_as([parse_window("mon-fri 01:00-05:00 Europe/Vienna")], [other])
     assert shown is not None

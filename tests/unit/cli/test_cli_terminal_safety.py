@@ -108,7 +108,7 @@ def dangers(text: str) -> set[str]:
     ],
     ids=" ".join,
 )
-def test_nothing_in_a_file_acts_upon_the_terminal(recording: Path, command: list[str]) -> None:
+def test_control_characters_of_files_are_escaped(recording: Path, command: list[str]) -> None:
     result = CliRunner().invoke(app, [*command, str(recording)])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     assert result.output.strip(), "there is something to look at"

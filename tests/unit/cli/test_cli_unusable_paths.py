@@ -36,7 +36,7 @@ def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *w
     ],
     ids=" ".join,
 )
-def test_a_name_that_is_too_long(
+def test_a_path_that_is_too_long_is_reported(
     command: list[str],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -52,7 +52,7 @@ def test_a_name_that_is_too_long(
     [["upgrade", "--state"], ["token", "create", "who", "--role", "viewer", "--state"]],
     ids=" ".join,
 )
-def test_links_that_lead_to_each_other(
+def test_a_loop_of_links_is_reported(
     command: list[str],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -67,7 +67,7 @@ def test_links_that_lead_to_each_other(
 
 
 @pytest.mark.parametrize("key", ["state", "fleet", "tls_key"])
-def test_a_nul_in_the_settings(
+def test_a_nul_in_the_settings_is_reported(
     key: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -84,7 +84,7 @@ def test_a_nul_in_the_settings(
     [["apply"], ["scenario", "check"], ["dev", "--fleet"], ["config", "check", "--config"]],
     ids=" ".join,
 )
-def test_a_file_that_is_not_text(
+def test_a_file_that_is_not_text_is_reported(
     command: list[str],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -121,7 +121,7 @@ def test_a_file_in_a_directory_that_does_not_exist_is_refused_at_the_start(
 
 
 @pytest.mark.parametrize("command", ["conformance", "verdict"])
-def test_a_file_that_is_no_trace_is_called_so(
+def test_a_file_that_is_not_a_trace_is_refused(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     says = said(capsys, monkeypatch, command, __file__)

@@ -89,18 +89,18 @@ def test_incarnations_change_nothing(shown: list[Document]) -> None:
 
 @settings(max_examples=examples(30))
 @given(documents)
-def test_the_same_document_twice_is_told_once(shown: list[Document]) -> None:
+def test_the_same_document_twice_gives_no_changes(shown: list[Document]) -> None:
     following = ChangeTracker()
     for document in shown:
         following.update(document, NOON)
         assert following.update(document, NOON) == ()
 
 
-def test_started_without_scheduled_has_appeared_all_the_same() -> None:
+def test_an_event_first_seen_started_has_appeared() -> None:
     assert told([event(status="Started")]) == [("A appeared", "A started")]
 
 
-def test_what_is_over_is_told_before_what_came() -> None:
+def test_ended_events_are_reported_before_new_ones() -> None:
     assert told([event("A")], [event("B")]) == [("A appeared",), ("A withdrawn", "B appeared")]
 
 
@@ -112,7 +112,9 @@ def test_what_is_over_is_told_before_what_came() -> None:
         (14, True, "finished", True),
     ],
 )
-def test_scheduled_that_vanishes(minutes: int, approved: bool, kind: str, presumed: bool) -> None:
+def test_a_scheduled_event_that_disappears_was_withdrawn_or_finished(
+    minutes: int, approved: bool, kind: str, presumed: bool
+) -> None:
     following = ChangeTracker()
     following.update(Document(1, (event("a"),)), NOON)
     if approved:
@@ -133,11 +135,11 @@ def test_a_document_that_goes_back_does_not_start_an_event_twice() -> None:
     ]
 
 
-def test_an_event_that_is_listed_again_begins_anew() -> None:
+def test_an_event_that_is_listed_again_appears_again() -> None:
     assert told([event()], [], [event()]) == [("A appeared",), ("A withdrawn",), ("A appeared",)]
 
 
-def test_what_a_version_does_not_list_is_not_over() -> None:
+def test_an_event_that_a_version_does_not_list_is_not_over() -> None:
     following = ChangeTracker()
     spot = event("P", type="Preempt")
     following.update(Document(1, (event("A"), spot)), NOON)

@@ -95,7 +95,7 @@ def looping(url: str) -> list[Change]:
     return asyncio.run(watched())
 
 
-def test_both_ask_the_same_and_tell_the_same() -> None:
+def test_both_clients_send_the_same_requests_and_report_the_same_changes() -> None:
     asked, told = [], []
     for watched in (blocking, looping):
         with Scripted() as server:
@@ -109,7 +109,7 @@ def test_both_ask_the_same_and_tell_the_same() -> None:
     assert len(asked[0]) >= len(SCRIPT)
 
 
-def test_importing_it_brings_nothing_that_it_does_not_need() -> None:
+def test_importing_the_client_imports_nothing_unneeded() -> None:
     program = (
         "import json, sys, forewarn.client as c; c.Client('http://127.0.0.1')\n"
         "first = sorted(sys.modules); c.AsyncClient('http://127.0.0.1')\n"
@@ -128,7 +128,7 @@ def test_importing_it_brings_nothing_that_it_does_not_need() -> None:
     assert {name.split(".")[1] for name in ours} <= set(allowed)
 
 
-def test_what_does_not_come_from_a_module_says_so() -> None:
+def test_an_unknown_name_of_the_package_is_an_attribute_error() -> None:
     import forewarn.client
 
     assert all(getattr(forewarn.client, name) is not None for name in forewarn.client.__all__)
@@ -143,7 +143,7 @@ def silent() -> Raw:
 
 
 @pytest.mark.parametrize("ask", ["events", "watch"])
-def test_closing_ends_whoever_waits_in_another_thread(silent: Raw, ask: str) -> None:
+def test_closing_ends_a_wait_in_another_thread(silent: Raw, ask: str) -> None:
     outcome: list[object] = []
 
     def use(client: Client) -> None:
@@ -166,7 +166,7 @@ def test_closing_ends_whoever_waits_in_another_thread(silent: Raw, ask: str) -> 
 
 
 @pytest.mark.parametrize("ask", ["events", "watch"])
-def test_closing_ends_whoever_waits_in_another_task(silent: Raw, ask: str) -> None:
+def test_closing_ends_a_wait_in_another_task(silent: Raw, ask: str) -> None:
     async def use(client: AsyncClient) -> object:
         try:
             if ask == "events":
@@ -189,7 +189,7 @@ def test_closing_ends_whoever_waits_in_another_task(silent: Raw, ask: str) -> No
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no such signal")
-def test_a_signal_handler_may_close_it_in_the_middle_of_anything(silent: Raw) -> None:
+def test_a_signal_handler_may_close_the_client_during_a_request(silent: Raw) -> None:
     with silent, Client(str(silent.location)) as client:
         before = signal.signal(signal.SIGUSR1, lambda *_: client.close())
         try:
@@ -206,7 +206,7 @@ def _once_asked(server: Raw) -> None:
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
 
 
-def test_while_one_question_rests_others_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_is_sent_while_another_one_backs_off(monkeypatch: pytest.MonkeyPatch) -> None:
     resting = threading.Event()
 
     def rest(client: Client, seconds: float) -> None:
@@ -244,12 +244,12 @@ def _async_events(url: str) -> object:
 
 
 @pytest.mark.parametrize("events", [_events, _async_events])
-def test_nobody_listens_there(events: Callable[[str], object]) -> None:
+def test_a_refused_connection_is_reported(events: Callable[[str], object]) -> None:
     with pytest.raises(EndpointUnavailableError, match=r"127\.0\.0\.1:1 .*refused"):
         events("http://127.0.0.1:1")
 
 
-def test_nowhere_to_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_endpoint_found_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     from forewarn.client.discovery import endpoint
 
     monkeypatch.delenv("FOREWARN_METADATA", raising=False)
@@ -262,7 +262,7 @@ def test_nowhere_to_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
         client.events(timeout=0.0)
 
 
-def test_looking_for_an_endpoint_does_not_hold_up_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_discovery_does_not_block_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     from forewarn.client.discovery import endpoint
 
     looked = threading.Event()
@@ -286,7 +286,7 @@ def test_looking_for_an_endpoint_does_not_hold_up_a_loop(monkeypatch: pytest.Mon
     asyncio.run(asked())
 
 
-def test_asking_once_leaves_time_for_an_answer() -> None:
+def test_a_single_request_leaves_time_for_an_answer() -> None:
     with raw(http(200, body(EVENT))) as server:
         for events in (_events, _async_events):
             assert len(events(str(server.location))) == 1  # type: ignore[arg-type]
@@ -314,14 +314,14 @@ def _own_changes_async(url: str) -> Change:
 
 
 @pytest.mark.parametrize("first", [_own_changes, _own_changes_async])
-def test_both_can_be_asked_for_the_events_of_this_machine(first: Callable[[str], Change]) -> None:
+def test_both_clients_can_filter_the_events_of_this_machine(first: Callable[[str], Change]) -> None:
     with raw(*OWN) as server:
         change = first(str(server.location))
     assert (change.kind, change.event.id) == ("appeared", EVENT["EventId"])
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
-def test_a_length_of_time_that_is_none_is_refused_at_once(
+def test_an_invalid_timeout_is_refused_at_once(
     kind: type[Client] | type[AsyncClient],
 ) -> None:
     client = kind("http://127.0.0.1:1")
@@ -354,7 +354,7 @@ def _watched(client: AsyncClient) -> Coroutine[object, object, object]:
         _watched,
     ],
 )
-def test_a_library_other_than_asyncio_is_told_what_to_use(
+def test_under_another_library_than_asyncio_the_async_client_is_refused(
     use: Callable[[AsyncClient], Coroutine[object, object, object]],
 ) -> None:
     coroutine = use(AsyncClient("http://127.0.0.1:1"))

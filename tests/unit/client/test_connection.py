@@ -58,13 +58,13 @@ def test_a_connection_is_kept_and_headers_are_as_they_should_be(line: AnyLine) -
         assert b"Expect" not in head
 
 
-def test_one_that_was_closed_meanwhile_is_opened_again_before_anybody_hears(line: AnyLine) -> None:
+def test_a_connection_closed_meanwhile_is_reopened(line: AnyLine) -> None:
     with raw(OK) as server:  # and hangs up without a word
         assert [asked(line, server).status for _ in range(4)] == [200] * 4
         assert server.connections == 4
 
 
-def test_what_was_said_out_of_turn_is_no_answer(line: AnyLine) -> None:
+def test_a_second_answer_is_not_taken_for_the_next_one(line: AnyLine) -> None:
     late = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"
     server = Raw(
         lambda connection: server.says(OK + late, OK)(connection),
@@ -75,7 +75,7 @@ def test_what_was_said_out_of_turn_is_no_answer(line: AnyLine) -> None:
         assert server.connections == 2
 
 
-def test_nor_is_what_was_said_when_nobody_had_asked(line: AnyLine) -> None:
+def test_an_answer_without_a_request_is_not_taken_for_the_next_one(line: AnyLine) -> None:
     go, gone = threading.Event(), threading.Event()
 
     def idle(connection: socket.socket) -> None:
@@ -94,7 +94,7 @@ def test_nor_is_what_was_said_when_nobody_had_asked(line: AnyLine) -> None:
         assert server.connections == 2
 
 
-def test_one_that_breaks_on_the_next_question_is_opened_again_once(line: AnyLine) -> None:
+def test_a_connection_that_breaks_on_reuse_is_reopened_once(line: AnyLine) -> None:
     server = Raw(
         lambda connection: server.says(OK, b"")(connection),
         lambda connection: server.says(OK)(connection),
@@ -104,7 +104,7 @@ def test_one_that_breaks_on_the_next_question_is_opened_again_once(line: AnyLine
         assert (server.connections, len(server.heads)) == (2, 3)
 
 
-def test_a_connection_says_that_it_is_the_last(line: AnyLine) -> None:
+def test_a_connection_is_closed_after_connection_close_or_http_1_0(line: AnyLine) -> None:
     once = OK.replace(b"Content", b"Connection: close\r\nContent")
     old = b"HTTP/1.0 200 OK\r\n\r\n{}"
     server = Raw(
@@ -129,7 +129,9 @@ def test_a_connection_says_that_it_is_the_last(line: AnyLine) -> None:
     ],
     ids=["nothing", "half", "half in chunks", "half a head", "ssh", "tls", "nonsense", "endless"],
 )
-def test_what_is_no_answer(line: AnyLine, said: bytes, trouble: str, kept: bytes) -> None:
+def test_an_invalid_answer_is_a_failure(
+    line: AnyLine, said: bytes, trouble: str, kept: bytes
+) -> None:
     with raw(said) as server:
         answer = asked(line, server)
         assert (answer.status, answer.failure, answer.body) == (None, trouble, kept)
@@ -163,7 +165,7 @@ def test_an_answer_that_does_not_come_is_given_up(
 
 
 @pytest.mark.parametrize(("stall", "trouble"), [(0.01, "stalled"), (60.0, "too-long")])
-def test_words_without_end_are_given_up_however_fast_they_come(
+def test_an_endless_answer_is_given_up(
     line: AnyLine, stall: float, trouble: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pace, "STALL", stall)
@@ -205,7 +207,7 @@ def test_a_name_with_several_addresses_is_asked_at_the_first_that_answers(
         assert (answer.status, answer.failure) == (200, "")
 
 
-def test_a_connection_that_is_torn_down(line: AnyLine) -> None:
+def test_a_reset_connection_is_a_failure(line: AnyLine) -> None:
     def torn(connection: socket.socket) -> None:
         read_head(connection)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -214,7 +216,7 @@ def test_a_connection_that_is_torn_down(line: AnyLine) -> None:
         assert asked(line, server).failure == "reset"
 
 
-def test_places_where_nobody_is(line: AnyLine) -> None:
+def test_unreachable_addresses_are_failures(line: AnyLine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     for place, trouble in (
@@ -227,13 +229,13 @@ def test_places_where_nobody_is(line: AnyLine) -> None:
         assert (answer.status, answer.failure in (trouble, "refused")) == (None, True), place
 
 
-def test_another_place_is_another_connection(line: AnyLine) -> None:
+def test_another_address_is_another_connection(line: AnyLine) -> None:
     with raw(OK, OK) as one, raw(OK, OK) as other:
         assert [asked(line, server).status for server in (one, other, one)] == [200] * 3
         assert (one.connections, other.connections) == (2, 1)
 
 
-def test_who_waits_in_another_thread_is_told_to_stop() -> None:
+def test_a_wait_in_another_thread_can_be_interrupted() -> None:
     line = Connection()
     server = Raw(lambda connection: server.hangs()(connection))
     answers: list[Response] = []
@@ -249,7 +251,7 @@ def test_who_waits_in_another_thread_is_told_to_stop() -> None:
         assert asked(line, server).failure == "reset", "for good"
 
 
-def test_who_is_cancelled_leaves_no_answer_behind() -> None:
+def test_a_cancelled_request_leaves_no_answer_behind() -> None:
     async def asking(server: Raw) -> Response:
         line = AsyncConnection()
         ask = Request(location=server.location, target="/x", connect_timeout=5.0, timeout=600.0)
@@ -270,7 +272,7 @@ def test_who_is_cancelled_leaves_no_answer_behind() -> None:
         assert asyncio.run(asking(server)).status == 200
 
 
-def test_who_is_interrupted_leaves_no_answer_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_request_leaves_no_answer_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     line = Connection()
     with raw(OK, OK) as server:
         with monkeypatch.context() as patched:

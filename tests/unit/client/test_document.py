@@ -37,13 +37,13 @@ def test_an_event_of_the_newest_version_is_read_whole() -> None:
     )
 
 
-def test_what_a_version_does_not_tell_is_unknown() -> None:
+def test_fields_that_a_version_lacks_are_unknown() -> None:
     event = only()
     assert (event.description, event.source, event.duration) == ("", "", None)
 
 
 @pytest.mark.parametrize("duration", [-1, True, "9", 1.5, None, 2**70])
-def test_a_duration_that_is_none_is_unknown(duration: Any) -> None:
+def test_an_invalid_duration_is_unknown(duration: Any) -> None:
     assert only(DurationInSeconds=duration).duration is None
 
 
@@ -61,11 +61,11 @@ def test_a_time_in_any_form_that_was_ever_sent(said: str) -> None:
 
 
 @pytest.mark.parametrize("said", ["", "soon", None, 7, "0001-01-01T00:00:00+14:00"])
-def test_a_time_that_is_none_is_unknown(said: Any) -> None:
+def test_an_invalid_time_is_unknown(said: Any) -> None:
     assert only(NotBefore=said).not_before is None
 
 
-def test_what_has_started_has_no_time_any_more_and_letters_do_not_start_it() -> None:
+def test_a_started_event_has_no_not_before() -> None:
     assert only(EventStatus="Started").not_before is None
     assert (only(EventStatus="SCHEDULED").started, only(EventStatus="Paused").started) == (
         False,
@@ -105,7 +105,7 @@ def test_halves_of_characters_can_be_written_again() -> None:
         (body(EVENT).replace(b'"28512AF7-C957-4500-9BC4-842D6FB531E4"', b"7"), "without EventId"),
     ],
 )
-def test_what_is_no_document_is_never_taken_for_an_empty_one(said: bytes, why: str) -> None:
+def test_an_invalid_document_is_not_an_empty_one(said: bytes, why: str) -> None:
     with pytest.raises(NotADocument, match=why):
         parse_document(said)
 

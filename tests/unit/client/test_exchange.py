@@ -33,7 +33,7 @@ def fed(pieces: list[bytes]) -> tuple[Response, Exchange]:
 
 @settings(max_examples=examples(50))
 @given(st.sampled_from(ANSWERS), st.lists(st.integers(1, 150), max_size=8))
-def test_however_it_is_cut(answer: bytes, places: list[int]) -> None:
+def test_an_answer_is_read_however_it_is_split(answer: bytes, places: list[int]) -> None:
     cuts = sorted({0, len(answer), *(place for place in places if place < len(answer))})
     pieces = [answer[a:b] for a, b in itertools.pairwise(cuts)]
     came, exchange = fed(pieces)
@@ -46,7 +46,7 @@ def test_however_it_is_cut(answer: bytes, places: list[int]) -> None:
 
 
 @pytest.mark.parametrize("length", range(len(ANSWERS[0])))
-def test_less_than_all_of_it_is_no_answer(length: int) -> None:
+def test_an_incomplete_answer_is_not_an_answer(length: int) -> None:
     came, exchange = fed([ANSWERS[0][:length], b""] if length else [b""])
     assert (came.status, came.failure) == (None, "cut" if length else "reset")
     assert exchange.reusable_connection() is None
@@ -54,7 +54,7 @@ def test_less_than_all_of_it_is_no_answer(length: int) -> None:
 
 @settings(max_examples=examples(50))
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=4))
-def test_any_bytes_are_no_exception(pieces: list[bytes]) -> None:
+def test_any_bytes_are_read_without_an_exception(pieces: list[bytes]) -> None:
     came, _ = fed([*pieces, b""])
     assert came.status is None
     assert came.failure

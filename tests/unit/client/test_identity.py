@@ -50,7 +50,7 @@ def told(version: str, path: tuple[str, ...] = ("compute",)) -> bytes:
     return found.body
 
 
-def test_the_first_version_tells_all() -> None:
+def test_the_identity_is_read_from_the_first_version_asked_for() -> None:
     assert identity.parse_identity(told(identity.VERSIONS[0])) == SELF
     assert identity.parse_identity(told(identity.VERSIONS[0], ())) == SELF
 
@@ -66,7 +66,7 @@ def test_every_version_that_is_asked_for_exists_and_tells_the_name_and_the_tags(
     assert identity.target(version).endswith(f"?api-version={version}&format=json")
 
 
-def test_they_are_asked_for_from_the_newest_down() -> None:
+def test_versions_are_tried_from_the_newest_down() -> None:
     assert list(identity.VERSIONS) == sorted(identity.VERSIONS, reverse=True)
 
 
@@ -121,7 +121,7 @@ _KEYS = st.sampled_from(["name", "tags", "tagsList", "osProfile", "platformFault
 
 @settings(max_examples=examples(30))
 @given(st.dictionaries(_KEYS, _VALUE))
-def test_whatever_is_said_is_read(said: dict[str, object]) -> None:
+def test_any_answer_is_read_or_refused(said: dict[str, object]) -> None:
     found = identity.parse_identity(msgspec.json.encode(said))
     assert found is None or found.name
 
@@ -135,7 +135,7 @@ def test_the_host_name_has_the_number_in_base_36() -> None:
     assert host_name("web_18", prefix="node") == "node00000i"
 
 
-def test_and_back_in_any_letter_case_with_another_prefix_and_a_domain() -> None:
+def test_a_host_name_gives_the_instance_in_any_letter_case_and_with_a_domain() -> None:
     assert instance_name("vmss00000i", "vmss") == "vmss_18"
     assert instance_name("NODE00000I", "web") == "web_18"
     assert instance_name("node00000i.internal.test", "web") == "web_18"
@@ -143,7 +143,7 @@ def test_and_back_in_any_letter_case_with_another_prefix_and_a_domain() -> None:
 
 @settings(max_examples=examples(30))
 @given(st.integers(0, 36**6 - 1))
-def test_there_and_back(number: int) -> None:
+def test_instance_names_and_host_names_convert_both_ways(number: int) -> None:
     name = f"web-1_{number}"
     host = host_name(name)
     assert host is not None

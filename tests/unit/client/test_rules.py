@@ -84,7 +84,7 @@ def test_a_tag_that_is_none_is_not_sent_back(tag: str) -> None:
     assert not stage.waits
 
 
-def test_in_trouble_one_rests_longer_and_longer_but_never_for_long() -> None:
+def test_back_off_grows_up_to_a_limit() -> None:
     stage = ScriptedExchanges(in_turn(answer(500)))
     stage.until(60)
     for number, rest in enumerate(stage.rests):
@@ -104,7 +104,7 @@ def test_retry_after_is_kept_to_within_reason(said: str, least: float) -> None:
     assert least <= stage.rests[0] <= max(least, 1.0)
 
 
-def test_after_trouble_all_is_as_before() -> None:
+def test_after_a_success_the_back_off_is_reset() -> None:
     stage = ScriptedExchanges(
         in_turn(document(EVENT), answer(410), trouble("cut"), document(EVENT))
     )
@@ -128,7 +128,7 @@ def knows(name: str, events: Callable[[str], Response]) -> Script:
     return script
 
 
-def test_versions_come_from_our_own_table_and_downwards() -> None:
+def test_versions_are_tried_downwards_from_the_newest() -> None:
     stage = ScriptedExchanges(knows("2019-01-01", lambda _: document()))
     stage.done(stage.rules.events(10))
     assert [version(ask) for ask in stage.asks] == DOWNWARDS[:4]
@@ -137,7 +137,7 @@ def test_versions_come_from_our_own_table_and_downwards() -> None:
     assert not {version(ask) for ask in stage.asks} & {"2025-04-07", "2024-07-17", "2024-03-15"}
 
 
-def test_an_endpoint_that_knows_no_version_is_given_time() -> None:
+def test_an_endpoint_that_refuses_every_version_is_backed_off() -> None:
     stage = ScriptedExchanges(always(answer(400, LISTING)))
     with pytest.raises(EndpointUnavailableError, match="answered 400"):
         stage.done(stage.rules.events(60))
@@ -152,7 +152,7 @@ def test_a_version_that_worked_is_not_given_up_for_a_few_refusals() -> None:
     assert {version(ask) for ask in stage.polls} == {DOWNWARDS[0]}
 
 
-def test_a_version_that_is_refused_on_and_on_is_doubted() -> None:
+def test_a_version_that_is_refused_repeatedly_is_given_up() -> None:
     stage = ScriptedExchanges(knows("2020-07-01", lambda _: document()))
     stage.until(3)
     stage.script = knows("2019-08-01", lambda _: document())
@@ -161,7 +161,7 @@ def test_a_version_that_is_refused_on_and_on_is_doubted() -> None:
     assert stage.rules.status.problem == ""
 
 
-def test_the_newest_is_tried_again_after_a_while_without_any_harm() -> None:
+def test_the_newest_version_is_tried_again_after_a_while() -> None:
     stage = ScriptedExchanges(knows("2019-08-01", lambda _: document(EVENT)))
     told = stage.until(pace.NEWEST_AGAIN * 3)
     asked = [version(ask) for ask in stage.polls]
@@ -173,14 +173,14 @@ def test_the_newest_is_tried_again_after_a_while_without_any_harm() -> None:
     assert stage.rules.status.version == "2020-07-01"
 
 
-def test_nor_is_it_forgotten_if_its_time_comes_in_the_middle_of_a_poll() -> None:
+def test_the_retry_of_the_newest_version_is_not_lost_during_a_poll() -> None:
     script = knows("2019-08-01", lambda _: document())
     stage = ScriptedExchanges(lambda ask: (script(ask), 0.9))  # type: ignore[return-value, arg-type]
     stage.until(pace.NEWEST_AGAIN * 4)
     assert [version(ask) for ask in stage.polls].count(DOWNWARDS[0]) == 4
 
 
-def test_what_an_older_version_does_not_show_is_not_told_to_be_over() -> None:
+def test_an_event_that_an_older_version_does_not_show_is_not_reported_as_over() -> None:
     spot = {**EVENT, "EventType": "Preempt"}
     stage = ScriptedExchanges(in_turn(document(spot)))
     looks = stage.snapshots()
@@ -203,7 +203,7 @@ def held(ask: Request) -> tuple[Response, float]:
     return (answer(304), 10.0) if is_wait(ask) else (document(), 0.01)
 
 
-def test_a_long_poll_is_found_by_itself_and_begun_anew_at_once() -> None:
+def test_long_polls_are_detected_and_repeated_at_once() -> None:
     stage = ScriptedExchanges(held)
     stage.until(120)
     assert stage.rules.status.long_poll
@@ -213,14 +213,14 @@ def test_a_long_poll_is_found_by_itself_and_begun_anew_at_once() -> None:
     assert all(ask.timeout > pace.WAIT for ask in stage.waits), "it is waited for longer than held"
 
 
-def test_who_wants_no_long_poll_gets_none() -> None:
+def test_long_polls_can_be_disabled() -> None:
     stage = ScriptedExchanges(held, long_poll=False)
     stage.until(10)
     assert not stage.waits
     assert len(stage.polls) >= 9
 
 
-def test_where_it_is_not_offered_it_is_asked_for_once_in_a_while() -> None:
+def test_long_polls_that_are_not_offered_are_tried_once_in_a_while() -> None:
     stage = ScriptedExchanges(in_turn(document()))
     stage.until(pace.WAIT_AGAIN * 2)
     assert len(stage.waits) == 2
@@ -228,13 +228,13 @@ def test_where_it_is_not_offered_it_is_asked_for_once_in_a_while() -> None:
     assert stage.rules.status.failures == 0
 
 
-def test_a_server_that_answers_waits_at_once_is_not_asked_without_rest() -> None:
+def test_long_polls_answered_at_once_are_repeated_with_a_pause() -> None:
     stage = ScriptedExchanges(lambda _: document())
     stage.until(20)
     assert len(stage.waits) <= 24
 
 
-def test_not_even_one_that_always_tells_something_new() -> None:
+def test_long_polls_that_always_bring_changes_are_repeated_with_a_pause() -> None:
     number = iter(range(10_000))
     stage = ScriptedExchanges(lambda _: document({**EVENT, "EventId": f"{next(number)}"}))
     stage.until(5)
@@ -251,7 +251,7 @@ def test_long_polls_that_are_lost_are_given_up_after_some() -> None:
 @pytest.mark.parametrize(
     "reply", [answer(410), answer(429), answer(500), answer(200), trouble("reset")]
 )
-def test_one_that_meets_a_bad_moment_is_tried_again(reply: Response) -> None:
+def test_a_long_poll_that_fails_once_is_tried_again(reply: Response) -> None:
     replies = [reply]
 
     def script(ask: Request) -> tuple[Response, float]:
@@ -265,7 +265,7 @@ def test_one_that_meets_a_bad_moment_is_tried_again(reply: Response) -> None:
     assert len(stage.waits) >= 5
 
 
-def test_while_all_is_down_the_long_poll_is_not_blamed() -> None:
+def test_during_an_outage_long_polls_are_not_given_up() -> None:
     outages = [2] * (pace.WAIT_TRIES + 1)  # polls that fail after each long-poll that does
     left = 0
 
@@ -285,7 +285,7 @@ def test_while_all_is_down_the_long_poll_is_not_blamed() -> None:
     assert stage.rules.status.long_poll
 
 
-def test_within_says_for_how_long_it_may_be_waited() -> None:
+def test_within_limits_the_length_of_long_polls() -> None:
     def script(ask: Request) -> tuple[Response, float]:
         if is_wait(ask):
             seconds = float(ask.target.partition("timeout=")[2].partition("&")[0])
@@ -311,7 +311,7 @@ def places(**said: Response) -> Callable[[Request], Response]:
     return lambda ask: answer(404) if is_wait(ask) else known[ask.location]
 
 
-def test_the_first_place_that_answers_a_document_is_the_endpoint() -> None:
+def test_the_first_address_that_answers_with_a_document_is_the_endpoint() -> None:
     stage = ScriptedExchanges(
         places(a=answer(200, b"hello"), b=document()), said=None, candidates=[A, B]
     )
@@ -321,7 +321,7 @@ def test_the_first_place_that_answers_a_document_is_the_endpoint() -> None:
     assert all(ask.connect_timeout <= pace.CONNECT for ask in stage.asks)
 
 
-def test_where_nobody_answers_one_is_told_so_in_a_while() -> None:
+def test_an_endpoint_that_is_not_found_is_reported_after_a_while() -> None:
     stage = ScriptedExchanges(places(), said=None, candidates=[A, B])
     with pytest.raises(EndpointNotFoundError, match=r"http://169\.254\.169\.254 cannot be reached"):
         stage.done(stage.rules.events(130))
@@ -341,7 +341,7 @@ def test_an_endpoint_that_is_found_in_a_bad_moment_is_waited_for() -> None:
     assert stage.rules.status.endpoint == str(A)
 
 
-def test_an_endpoint_that_is_lost_is_looked_for_anew() -> None:
+def test_an_endpoint_that_is_lost_is_discovered_again() -> None:
     stage = ScriptedExchanges(places(a=document(EVENT)), said=None, candidates=[A, B])
     looks = stage.snapshots()
     assert next(looks).changes
@@ -352,13 +352,13 @@ def test_an_endpoint_that_is_lost_is_looked_for_anew() -> None:
     assert pace.LOST <= stage.now - began <= pace.LOST + 2 * pace.BACK_OFF_MOST
 
 
-def test_one_that_was_named_is_never_left_for_another() -> None:
+def test_a_configured_endpoint_is_never_replaced() -> None:
     stage = ScriptedExchanges(in_turn(document(), trouble("refused")), candidates=[A, B])
     stage.until(300)
     assert {ask.location for ask in stage.asks} == {HERE}
 
 
-def test_who_asks_now_and_then_finds_an_endpoint_that_has_moved_as_well() -> None:
+def test_a_client_that_asks_rarely_finds_an_endpoint_that_has_moved() -> None:
     stage = ScriptedExchanges(places(a=document()), said=None, candidates=[A, B])
     stage.done(stage.rules.events(5))
     stage.script = places(b=document())
@@ -394,13 +394,13 @@ def test_a_first_answer_may_take_two_minutes() -> None:
     assert stage.asks[0].timeout >= 120
 
 
-def test_later_ones_may_not_unless_they_keep_failing_to_come() -> None:
+def test_later_answers_get_two_minutes_only_after_repeated_timeouts() -> None:
     stage = ScriptedExchanges(in_turn(document(), trouble("late"), trouble("late"), document()))
     stage.until(10)
     assert [ask.timeout for ask in stage.polls[1:5]] == [10.0, 20.0, 40.0, 10.0]
 
 
-def test_patience_is_what_was_asked_for() -> None:
+def test_the_timeout_of_a_call_is_respected() -> None:
     for reply, most in ((answer(500), 20.0), (trouble("stalled"), 20.0), (trouble("refused"), 15)):
         stage = ScriptedExchanges(always(reply))
         with pytest.raises(EndpointUnavailableError, match="valid answer"):
@@ -416,20 +416,20 @@ def test_patience_is_what_was_asked_for() -> None:
 
 
 @pytest.mark.parametrize("reply", [answer(500), answer(410), answer(429), trouble("reset")])
-def test_an_approval_is_said_again_until_it_is_heard(reply: Response) -> None:
+def test_an_approval_is_repeated_until_it_is_answered(reply: Response) -> None:
     stage = ScriptedExchanges(in_turn(document(EVENT), reply, reply, answer(200)))
     stage.done(stage.rules.approve(["x"], 60))
     assert [ask.method for ask in stage.asks] == ["GET", "POST", "POST", "POST"]
     assert {ask.body for ask in stage.asks[1:]} == {b'{"StartRequests":[{"EventId":"x"}]}'}
 
 
-def test_an_approval_that_is_refused_is_not_said_again() -> None:
+def test_a_refused_approval_is_not_repeated() -> None:
     stage = ScriptedExchanges(in_turn(document(), answer(400, b'{"error":"Bad \x1b[2J"}')))
     with pytest.raises(ApprovalRefusedError, match=r'answered 400 .* x: {"error":"Bad \\x1b'):
         stage.done(stage.rules.approve(["x"], 60))
 
 
-def test_what_was_approved_here_and_is_gone_is_finished() -> None:
+def test_an_event_approved_here_that_disappears_is_finished() -> None:
     stage = ScriptedExchanges(in_turn(document(EVENT), answer(200), document()))
     stage.rules._endpoint._server_clock._offset = 0.0  # long before its NotBefore
     looks = stage.snapshots()
@@ -440,7 +440,7 @@ def test_what_was_approved_here_and_is_gone_is_finished() -> None:
 
 
 @pytest.mark.parametrize(("status", "kind"), [(500, "finished"), (400, "withdrawn")])
-def test_an_approval_whose_answer_was_lost_may_have_been_heard(status: int, kind: str) -> None:
+def test_an_approval_whose_answer_was_lost_may_have_counted(status: int, kind: str) -> None:
     stage = ScriptedExchanges(in_turn(document(EVENT), answer(status), document()))
     stage.rules._endpoint._server_clock._offset = 0.0  # long before its NotBefore
     looks = stage.snapshots()
@@ -450,7 +450,7 @@ def test_an_approval_whose_answer_was_lost_may_have_been_heard(status: int, kind
     assert [change.kind for change in next(looks).changes] == [kind]
 
 
-def test_trouble_with_an_approval_does_not_slow_down_whoever_watches() -> None:
+def test_failing_approvals_do_not_slow_down_polls() -> None:
     def script(ask: Request) -> Response | tuple[Response, float]:
         return answer(500) if ask.method == "POST" else held(ask)
 
@@ -465,14 +465,14 @@ def test_trouble_with_an_approval_does_not_slow_down_whoever_watches() -> None:
     assert len([ask for ask in stage.polls if ask.method == "GET"]) == polls
 
 
-def test_two_who_watch_are_both_told_everything() -> None:
+def test_two_watchers_get_all_changes() -> None:
     stage = ScriptedExchanges(in_turn(document(EVENT)))
     one, other = stage.snapshots(), stage.snapshots()
     for told in (next(one), next(other)):
         assert [change.kind for change in told.changes] == ["appeared"]
 
 
-def test_who_this_is_is_asked_in_versions_of_its_own() -> None:
+def test_the_identity_is_requested_with_its_own_versions() -> None:
     def script(ask: Request) -> Response:
         known = version(ask) == OF_INSTANCE[-1]
         return answer(200, b'{"name":"web_0"}') if known else answer(400, LISTING)
@@ -482,7 +482,7 @@ def test_who_this_is_is_asked_in_versions_of_its_own() -> None:
     assert [version(ask) for ask in stage.asks] == list(OF_INSTANCE)
 
 
-def test_a_service_that_does_not_say_who_this_is() -> None:
+def test_an_identity_without_a_name_is_an_error() -> None:
     stage = ScriptedExchanges(always(answer(200, b"{}")))
     with pytest.raises(EndpointUnavailableError, match="without the name"):
         stage.done(stage.rules.identity(10))
@@ -503,7 +503,7 @@ def test_readiness_is_offered_or_it_is_not() -> None:
         assert len(stage.asks) == 1
 
 
-def test_a_word_that_was_changed_too_often_stays_as_it_is() -> None:
+def test_readiness_that_was_changed_too_often_is_not_retried() -> None:
     refusal = answer(429, b'{"error":"changed 16 times"}')
     stage = ScriptedExchanges(lambda ask: refusal if ask.method == "PUT" else answer(200, READY))
     assert stage.done(stage.rules.readiness("x", 60, ReadinessReport())) is not None

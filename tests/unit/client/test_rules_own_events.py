@@ -207,7 +207,7 @@ def test_an_event_that_ended_or_started_meanwhile_needs_no_approval(
     assert len(approvals(stage)) == 1
 
 
-def test_the_others_are_approved_all_the_same() -> None:
+def test_other_events_are_approved_if_one_is_refused() -> None:
     def script(ask: Request) -> Response:
         if ask.method == "POST":
             return answer(400 if b"MINE" in (ask.body or b"") else 200)

@@ -18,7 +18,7 @@ from helpers.paths import ROOT
 PAGE = (ROOT / "docs/applications/agent.md").read_text()
 
 
-def test_the_configuration_on_it_can_be_used(tmp_path: Path) -> None:
+def test_the_configuration_of_the_page_is_valid(tmp_path: Path) -> None:
     (block,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.M | re.S)
     (tmp_path / "agent.toml").write_text(block)
     found = read.read(tmp_path / "agent.toml")

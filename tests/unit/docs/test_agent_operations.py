@@ -96,7 +96,7 @@ def test_every_limit_is_as_the_page_says(limit: str, value: str) -> None:
     assert f"| {limit} | {value} |" in PAGE
 
 
-def test_it_says_where_the_agent_listens_and_when_it_is_not_well() -> None:
+def test_the_page_names_the_address_and_the_limits_of_health() -> None:
     assert f"| `{DEFAULT_LISTEN}` |" in PAGE
     (health,) = re.findall(r"^\| `/healthz` \|.*$", PAGE, re.M)
     assert f"blocked for {wellbeing.LOOP_PATIENCE:g} s" in health
@@ -106,7 +106,7 @@ def test_it_says_where_the_agent_listens_and_when_it_is_not_well() -> None:
     assert f"tested every {wellbeing.WRITE_EVERY:g} s" in ready
 
 
-def test_every_line_that_the_log_may_have_is_on_it_with_its_level() -> None:
+def test_every_log_entry_is_documented_with_its_level() -> None:
     told = {
         word
         for file in AGENT.rglob("*.py")
@@ -120,7 +120,7 @@ def test_every_line_that_the_log_may_have_is_on_it_with_its_level() -> None:
         assert level in said[word]
 
 
-def test_every_alert_of_agents_is_on_it_and_names_what_there_is() -> None:
+def test_every_alert_of_agents_is_documented_and_names_existing_metrics() -> None:
     (group,) = [group for group in ALERTS["groups"] if group["name"] == "forewarn-agent"]
     assert {rule["alert"] for rule in group["rules"]} == set(
         re.findall(r"^\| `(ForewarnAgent\w+)` \|", PAGE, re.M)

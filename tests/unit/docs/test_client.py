@@ -38,20 +38,20 @@ def test_every_public_name_is_described(name: str) -> None:
 @pytest.mark.parametrize(
     "kind", [client.Event, client.Change, client.Snapshot, client.Identity, client.EndpointStatus]
 )
-def test_whatever_a_value_holds_is_described(kind: type[msgspec.Struct]) -> None:
+def test_every_field_is_described(kind: type[msgspec.Struct]) -> None:
     (row,) = re.findall(rf"^\| `{kind.__name__}` \|.*$", PAGE.read_text(), re.MULTILINE)
     public = [name for name in vars(kind) if not name.startswith("_")]
     assert [name for name in public if not re.search(rf"`{name}\b", row)] == []
 
 
 @pytest.mark.parametrize("kind", [client.Client, client.AsyncClient])
-def test_whatever_a_client_can_be_asked_is_described(kind: type) -> None:
+def test_every_method_is_described(kind: type) -> None:
     text = PAGE.read_text()
     asked = [name for name in vars(kind) if not name.startswith("_")]
     assert [name for name in asked if not re.search(rf"^\| `{name}\b", text, re.MULTILINE)] == []
 
 
-def test_both_clients_can_be_asked_the_same() -> None:
+def test_both_clients_have_the_same_methods() -> None:
     def asked(kind: type) -> dict[str, list[str]]:
         return {
             name: list(inspect.signature(thing).parameters)

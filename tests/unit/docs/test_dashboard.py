@@ -53,7 +53,7 @@ def expressions() -> Iterator[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(("where", "expression", "told"), list(expressions()))
-def test_every_expression_can_be_read_and_has_the_labels_that_are_told(
+def test_every_expression_is_valid_and_has_existing_labels(
     where: str, expression: str, told: str
 ) -> None:
     labels = promql.read(expression, exposed() | {"up": set()})
@@ -82,7 +82,7 @@ def test_an_expression_that_prometheus_would_refuse_is_found(expression: str) ->
         promql.read(expression, exposed())
 
 
-def test_every_metric_of_ours_is_looked_at_by_somebody() -> None:
+def test_every_metric_is_used_by_the_dashboard_or_an_alert() -> None:
     used = " ".join(expression for _, expression, _ in expressions())
     unused = {re.sub(r"_(bucket|sum|count)$", "", name) for name in exposed()} - {
         re.sub(r"_(bucket|sum|count)$", "", name) for name in re.findall(r"\b\w+_\w+\b", used)
@@ -112,7 +112,7 @@ def test_the_dashboard_can_be_imported() -> None:
         assert len(set(ids)) == len(ids)
 
 
-def test_no_two_panels_lie_on_each_other() -> None:
+def test_panels_do_not_overlap() -> None:
     taken: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:
         place = panel["gridPos"]

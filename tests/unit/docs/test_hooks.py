@@ -27,7 +27,7 @@ def section(kind: str) -> str:
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_every_option_stands_there_with_its_default(kind: str) -> None:
+def test_every_option_is_documented_with_its_default(kind: str) -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", section(kind), re.M))
     fields = {field.name: field for field in msgspec.structs.fields(KINDS[kind].options)}
     assert set(rows) == set(fields)
@@ -98,5 +98,5 @@ def test_every_option_stands_there_with_its_default(kind: str) -> None:
         ),
     ],
 )
-def test_every_limit_stands_there(limit: str, value: str) -> None:
+def test_every_limit_is_documented(limit: str, value: str) -> None:
     assert f"| {limit} | {value} |" in TEXT

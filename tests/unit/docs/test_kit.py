@@ -60,19 +60,19 @@ def _public(kind: type) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", [Event, Machine, Group, Host], ids=lambda kind: kind.__name__)
-def test_what_is_handed_out_is_described(kind: type) -> None:
+def test_every_class_of_the_kit_is_described(kind: type) -> None:
     text = PAGE.read_text()
     known = {"name", "names", "host", "health", "address", "alive"}  # say what they are
     missing = [n for n in _public(kind) if n not in known and not re.search(rf"\b{n}\b", text)]
     assert missing == []
 
 
-def test_whatever_is_said_of_a_group_is_described() -> None:
+def test_every_parameter_of_a_group_is_described() -> None:
     text = PAGE.read_text()
     assert [key for key in GroupDetails.__annotations__ if f"`{key}`" not in text] == []
 
 
-def test_every_public_name_is_there() -> None:
+def test_every_public_name_is_documented() -> None:
     assert all(getattr(testing, name) is not None for name in testing.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
         testing.Nothing  # noqa: B018

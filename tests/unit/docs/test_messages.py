@@ -125,7 +125,7 @@ def test_every_message_is_explained() -> None:
     assert [words for words in sorted(_said()) if words not in explained] == []
 
 
-def test_no_message_is_explained_that_is_never_said() -> None:
+def test_every_explained_message_exists() -> None:
     said = _said()
     assert [words for words in _explained() if words not in said] == []
 
@@ -135,17 +135,17 @@ def test_no_message_is_explained_twice() -> None:
     assert sorted(explained) == sorted(set(explained))
 
 
-def test_every_explanation_says_something() -> None:
+def test_every_explanation_has_enough_words() -> None:
     rows = ROW.findall(_page())
     assert rows
     assert [words for words, meaning in rows if len(meaning.split()) < MEANING] == []
 
 
-def test_every_way_of_telling_something_is_seen() -> None:
+def test_every_kind_of_message_is_found() -> None:
     assert EXAMPLES - _said() == set()
 
 
-def test_what_is_left_out_is_still_there_to_be_left_out() -> None:
+def test_every_excluded_message_exists() -> None:
     assert set(PASSING) - {words for _, _, words in messages()} == set()
 
 

@@ -39,7 +39,7 @@ def test_the_page_has_a_row_for_every_shipped_scenario() -> None:
     assert sorted(rows) == scenarios.names()
 
 
-def test_the_page_tells_of_everything_that_can_be_done_and_expected() -> None:
+def test_the_page_has_every_verb_and_expectation() -> None:
     told = PAGE.split("### Actions\n")[1].split("### Expectations")[0]
     rows = re.findall(r"^\| (`.+?`) \|", told, re.MULTILINE)
     verbs = {verb for row in rows for verb in re.findall(r"`([a-z-]+)`", row)}
@@ -63,7 +63,7 @@ def test_the_page_tells_of_everything_that_can_be_done_and_expected() -> None:
         ("lines of the trace that a result keeps", f"{event_tracker.MAX_LINES:,}"),
     ],
 )
-def test_every_limit_is_told(limit: str, value: str) -> None:
+def test_every_limit_is_documented(limit: str, value: str) -> None:
     assert f"| {limit} | {value} |" in PAGE
 
 

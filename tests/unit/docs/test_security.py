@@ -92,7 +92,7 @@ def test_every_class_of_threats_has_its_lines() -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_every_line_is_held_by_tests_that_exist(name: str) -> None:
+def test_every_threat_names_tests_that_exist(name: str) -> None:
     assert [found for row in TABLES[name] if (found := wrong(row))] == []
 
 
@@ -111,11 +111,11 @@ def test_every_line_is_held_by_tests_that_exist(name: str) -> None:
         ],
     ],
 )
-def test_a_line_that_nothing_holds_would_be_found(row: list[str]) -> None:
+def test_a_threat_without_a_test_is_found(row: list[str]) -> None:
     assert wrong(row)
 
 
-def test_no_threat_stands_there_twice() -> None:
+def test_no_threat_is_listed_twice() -> None:
     threats = [row[0] for rows in TABLES.values() for row in rows]
     assert sorted(set(threats)) == sorted(threats)
 

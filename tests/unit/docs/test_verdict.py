@@ -47,7 +47,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     }
 
 
-def test_what_finds_what_is_the_table_of_the_twins() -> None:
+def test_the_table_of_mistakes_is_that_of_the_twins() -> None:
     text = (DOCS / "test" / "verdict.md").read_text().partition("\n## What finds what\n")[2]
     assert twins.markdown() in text.partition("\n## ")[0]
 

@@ -23,18 +23,18 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("name", sorted(set(PROBLEMS) - SERVER))
-def test_every_error_is_there_with_its_body(name: str) -> None:
+def test_every_error_is_documented_with_its_body(name: str) -> None:
     problem = PROBLEMS[name]
     assert problem.body.decode() in PAGE
     assert str(problem.status) in PAGE
 
 
 @pytest.mark.parametrize("name", sorted(SERVER))
-def test_every_status_of_the_server_is_there(name: str) -> None:
+def test_every_status_of_the_server_is_documented(name: str) -> None:
     assert str(PROBLEMS[name].status) in PAGE
 
 
-def test_the_answer_to_an_unknown_version_is_there() -> None:
+def test_the_answer_to_an_unknown_version_is_documented() -> None:
     body = errors.bad_version([version.name for version in VERSIONS]).body.decode()
     assert body in PAGE
 

@@ -144,7 +144,7 @@ def test_a_group_that_is_removed_and_created_again_continues_its_numbers() -> No
     )
 
 
-def test_a_day_of_silence_starts_over_without_a_word() -> None:
+def test_a_day_of_silence_restarts_the_incarnation() -> None:
     honest(Recording().see(T0, 17).see(T0 + 90_000, 1).see(T0 + 90_001, 1))
 
 
@@ -231,7 +231,7 @@ def test_an_approval_that_could_not_be_made_durable() -> None:
     )
 
 
-def test_a_stranger_gets_nothing() -> None:
+def test_an_unknown_caller_gets_404() -> None:
     honest(
         Recording().refuse(
             T0, '{ "error": "Not found" }', 404, machine=None, **{"from": "10.9.9.9"}
@@ -245,7 +245,7 @@ def test_a_caller_is_known_by_address() -> None:
     assert judgement.machines == 1
 
 
-def test_a_fault_on_purpose_is_not_held_against_anyone() -> None:
+def test_an_injected_fault_is_not_reported() -> None:
     honest(
         Recording()
         .see(T0, 5, event())

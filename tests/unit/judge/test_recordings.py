@@ -98,7 +98,7 @@ def test_a_machine_that_moves_is_followed_from_one_node_to_the_other(
     assert ("incarnation-down" in output) == (incarnation == 4)
 
 
-def test_without_the_fleet_each_machine_is_checked_by_itself_and_that_is_said(
+def test_without_the_fleet_each_machine_is_checked_by_itself_with_a_note(
     tmp_path: Path,
 ) -> None:
     late = near().see(T0 + 110, 7, OWN, host="h1")

@@ -73,7 +73,7 @@ def recorded(held: Held, start: int, stop: int, lines: bool) -> Recording:
 
 @settings(max_examples=examples(40))
 @given(held=helds, lines=st.booleans())
-def test_who_waits_is_not_accused(held: Held, lines: bool) -> None:
+def test_a_start_after_the_hold_is_not_reported(held: Held, lines: bool) -> None:
     start = next((m for m in range(NOTICE, LAST) if not held.rules(m)), LAST)
     judgement = judge(recorded(held, start, min(start + 2, LAST), lines).records)
     assert judgement.ok, judgement.render()
@@ -81,7 +81,7 @@ def test_who_waits_is_not_accused(held: Held, lines: bool) -> None:
 
 @settings(max_examples=examples(40))
 @given(held=helds, lines=st.booleans(), data=st.data())
-def test_who_does_not_wait_is_accused(held: Held, lines: bool, data: st.DataObject) -> None:
+def test_a_start_during_the_hold_is_reported(held: Held, lines: bool, data: st.DataObject) -> None:
     forbidden = [minute for minute in range(NOTICE, LAST) if held.rules(minute)]
     assume(forbidden)
     start = data.draw(st.sampled_from(forbidden))
@@ -91,7 +91,7 @@ def test_who_does_not_wait_is_accused(held: Held, lines: bool, data: st.DataObje
 
 @settings(max_examples=examples(40))
 @given(held=helds, lines=st.booleans())
-def test_who_waits_for_nothing_is_late(held: Held, lines: bool) -> None:
+def test_a_wait_without_a_hold_is_late(held: Held, lines: bool) -> None:
     waits = range(WAITS + 1)
     free = [m for m in range(NOTICE, LAST - WAITS) if not any(held.rules(m + n) for n in waits)]
     assume(free)

@@ -139,7 +139,7 @@ def test_a_judgement_reads_as_text_and_as_data() -> None:
     assert data["findings"][0]["event"] == A
 
 
-def test_what_is_wrong_at_every_poll_is_one_finding() -> None:
+def test_a_mistake_at_every_poll_is_one_finding() -> None:
     recording = Recording()
     for poll in range(50):
         recording.see(T0 + poll, 5, answer_headers={"Server": "nginx"})

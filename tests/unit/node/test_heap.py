@@ -15,7 +15,7 @@ def test_memory_is_given_back_once_most_of_it_has_been_released() -> None:
     assert not trim_after_use(buffered), "there is nothing more to give back"
 
 
-def test_a_little_is_not_worth_the_work() -> None:
+def test_memory_is_kept_if_little_was_released() -> None:
     buffered = BufferLimits(Limits())
     buffered.change("a", TRIM_ABOVE - 1)
     buffered.change("a", 1 - TRIM_ABOVE)

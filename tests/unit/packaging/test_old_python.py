@@ -17,7 +17,7 @@ OLD = ("3.9", "3.10")
 SAID = "forewarn needs Python 3.11 or newer, and this is Python {}"
 
 
-def test_the_file_that_says_so_can_be_read_by_the_oldest_python_that_is_still_in_use() -> None:
+def test_the_version_check_is_valid_syntax_for_the_oldest_python_in_use() -> None:
     ast.parse(SOURCE.read_text(), feature_version=(3, 6))
 
 
@@ -39,7 +39,7 @@ def test_a_program_that_imports_it_gets_an_import_error(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("minor", [minor for minor in OLD if find_python(minor)])
-def test_an_older_python_says_so_without_a_traceback(minor: str, tmp_path: Path) -> None:
+def test_an_older_python_is_refused_without_a_traceback(minor: str, tmp_path: Path) -> None:
     ended = subprocess.run(
         [str(find_python(minor)), "-m", "forewarn", "agent"],
         env={"PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"},

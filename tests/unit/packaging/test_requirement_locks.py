@@ -34,7 +34,7 @@ def test_an_image_is_built_with_what_builds_everything_else() -> None:
     assert [step for step in installs if not re.search("--require-hashes|--no-index", step)] == []
 
 
-def test_all_that_is_needed_is_in_a_lock_and_nothing_that_others_need() -> None:
+def test_each_lock_has_exactly_what_its_requirements_need() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     base, server = (

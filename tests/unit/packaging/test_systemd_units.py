@@ -52,13 +52,13 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_systemd_has_nothing_to_say_about_them(directory: Path) -> None:
+def test_systemd_analyze_verify_reports_nothing(directory: Path) -> None:
     checked = analyze("verify", *(f"./{name}" for name in NAMES), cwd=directory)
     ours = [line for line in checked.stderr.splitlines() if "forewarn" in line]
     assert (checked.returncode, ours) == (0, [])
 
 
-def test_a_mistake_in_a_unit_would_be_found(directory: Path) -> None:
+def test_a_mistake_in_a_unit_is_found(directory: Path) -> None:
     file = directory / "forewarn.service"
     file.write_text(file.read_text().replace("ProtectSystem=strict", "ProtectSytem=strict"))
     checked = analyze("verify", "./forewarn.service", cwd=directory)
@@ -203,7 +203,7 @@ def test_a_start_that_is_refused_never_closes_the_sockets() -> None:
     "page",
     ["access-control", "backup", "install", "guide", "postgresql", "several-control-nodes"],
 )
-def test_whoever_is_told_to_stop_the_service_is_told_to_stop_its_sockets_too(page: str) -> None:
+def test_pages_that_stop_the_service_stop_its_sockets_too(page: str) -> None:
     """Of the service alone, the next poll starts another."""
     text = (ROOT / f"docs/operate/{page}.md").read_text()
     stops = re.findall(r"systemctl stop ([^\n`;]+)", text)
@@ -227,7 +227,7 @@ def test_the_service_can_do_what_it_is_asked() -> None:
     assert int(service["LimitNOFILE"]) > settings.max_connections
 
 
-def test_the_watchdog_bites_only_after_the_service_itself_says_that_it_is_not_well() -> None:
+def test_the_watchdog_waits_longer_than_the_own_health_check_of_the_service() -> None:
     watchdog = int(unit("forewarn.service")["Service"]["WatchdogSec"].removesuffix("s"))
     assert watchdog > max(LOOP_PATIENCE, OVERDUE_PATIENCE, STORE_PATIENCE)
 

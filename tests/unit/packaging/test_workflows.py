@@ -30,7 +30,7 @@ def commands(workflow: dict[str, Any]) -> list[list[str]]:
     return [shlex.split(line) for line in lines if line.strip()]
 
 
-def test_it_runs_for_every_change_on_three_systems(workflow: dict[str, Any]) -> None:
+def test_the_workflow_runs_for_every_change_on_three_systems(workflow: dict[str, Any]) -> None:
     assert set(workflow["on"]) == {"push", "pull_request"}
     jobs = workflow["jobs"]
     assert jobs["linux"]["runs-on"].startswith("ubuntu-")
@@ -40,7 +40,7 @@ def test_it_runs_for_every_change_on_three_systems(workflow: dict[str, Any]) -> 
     assert all(job["timeout-minutes"] for job in jobs.values())
 
 
-def test_it_runs_on_every_python_that_the_package_names(workflow: dict[str, Any]) -> None:
+def test_the_workflow_runs_on_every_supported_python(workflow: dict[str, Any]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     named = re.findall(r"Python :: (3\.\d+)$", "\n".join(project["classifiers"]), re.MULTILINE)
     for job in workflow["jobs"].values():
@@ -59,7 +59,7 @@ def test_actions_are_pinned(workflow: dict[str, Any]) -> None:
     assert [action for action in used if not re.search(r"@v\d+\.\d+\.\d+$", action)] == []
 
 
-def test_what_it_runs_exists(workflow: dict[str, Any]) -> None:
+def test_every_command_of_the_workflow_exists(workflow: dict[str, Any]) -> None:
     ran = commands(workflow)
     paths = [word for words in ran for word in words if re.match(r"(requirements|tools)/", word)]
     assert {"requirements/dev.lock", "tools/portable-tests"} <= set(paths)

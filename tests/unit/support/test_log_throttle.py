@@ -5,7 +5,7 @@ from __future__ import annotations
 from forewarn.support.log_throttle import LOG_EVERY, LogThrottle
 
 
-def test_the_first_is_told_at_once_and_the_others_are_counted() -> None:
+def test_the_first_is_logged_at_once_and_the_others_are_counted() -> None:
     now = [1_000.0]
     throttle = LogThrottle(clock=lambda: now[0])
     assert [throttle.record() for _ in range(5)] == [1, 0, 0, 0, 0]

@@ -8,7 +8,7 @@ import threading
 from forewarn.support.signal_flag import SignalFlag
 
 
-def test_it_is_set_at_any_moment_of_a_wait() -> None:
+def test_the_flag_can_be_set_at_any_moment_of_a_wait() -> None:
     """A signal comes again and again while the main thread begins and ends waits."""
     flag = SignalFlag()
     before = signal.signal(signal.SIGINT, lambda *_: flag.set())
@@ -31,7 +31,7 @@ def test_it_is_set_at_any_moment_of_a_wait() -> None:
         flag.close()
 
 
-def test_a_wait_ends_when_it_is_set() -> None:
+def test_a_wait_ends_when_the_flag_is_set() -> None:
     flag = SignalFlag()
     setting = threading.Timer(0.0, flag.set)
     setting.start()

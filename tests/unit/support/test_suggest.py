@@ -23,18 +23,18 @@ MANY = {f"web-{number % 7}-{number:06d}": "" for number in range(20_000)}
         ("web-1000001", "web-1-000001"),
     ],
 )
-def test_a_slip_is_found_among_very_many(said: str, meant: str) -> None:
+def test_a_typo_is_found_among_very_many_names(said: str, meant: str) -> None:
     assert nearest(said, MANY) == meant
     assert nearest(said, list(MANY)) == meant
 
 
-def test_two_slips_lead_to_something_that_begins_alike() -> None:
+def test_two_typos_are_found_if_the_beginning_matches() -> None:
     found = nearest("web-1-0x0y01", MANY)
     assert found is not None
     assert found.startswith("web-1-")
 
 
-def test_never_are_very_many_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_comparisons_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[int] = []
     closest = difflib.get_close_matches
 
@@ -50,7 +50,7 @@ def test_never_are_very_many_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(compared) <= MAX_COMPARED
 
 
-def test_what_resembles_nothing_is_told_the_first_few_there_are() -> None:
+def test_a_name_without_a_similar_one_gets_the_first_few() -> None:
     shown = instead_of("zzz", MANY)
     first = ", ".join(sorted(MANY)[:10])
     assert shown == f"there are {first} and 19990 more"

@@ -44,7 +44,7 @@ def test_a_proper_document_is_read_without_flaws() -> None:
         ({"Resources": ["web_0", 5]}, "Resources are not"),
     ],
 )
-def test_a_flawed_event_says_what_is_wrong_with_it(change: dict[str, Any], flaw: str) -> None:
+def test_a_flawed_event_has_its_flaw(change: dict[str, Any], flaw: str) -> None:
     read = read_document(document(EVENT | change, 7, {}))
     assert read is not None
     [event] = read.events
@@ -55,7 +55,7 @@ def test_a_flawed_event_says_what_is_wrong_with_it(change: dict[str, Any], flaw:
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"Events": 5}', b"{" * 100_000, b"\xff"])
-def test_what_is_no_document_is_none(body: bytes) -> None:
+def test_an_invalid_document_is_none(body: bytes) -> None:
     assert read_document(body) is None
 
 
@@ -70,7 +70,7 @@ def test_the_underscore_of_a_preview_is_removed() -> None:
     assert read.events[0].resources == ("_web_0",)
 
 
-def test_values_of_a_line_are_checked_before_they_are_believed() -> None:
+def test_values_of_a_line_are_validated() -> None:
     assert [instant(value) for value in (1.5, -1, LAST + 1, True, "1", float("nan"))] == [
         *(1.5, None, None, None, None, None)
     ]

@@ -281,20 +281,20 @@ def test_the_keys_are_these_in_this_order_and_no_others(
         (GOLDEN / "2017-03-01.Scheduled.Freeze.json").read_bytes(),
     ],
 )
-def test_what_is_not_a_document_of_the_version_is_unreadable(body: bytes) -> None:
+def test_an_invalid_document_of_the_version_is_unreadable(body: bytes) -> None:
     with pytest.raises(Unreadable):
         parse(body, NEWEST)
 
 
 @given(st.binary(max_size=200))
-def test_reading_anything_at_all_is_a_document_or_unreadable(body: bytes) -> None:
+def test_any_bytes_are_a_document_or_unreadable(body: bytes) -> None:
     try:
         assert isinstance(parse(body, NEWEST), Document)
     except Unreadable:
         return
 
 
-def test_a_tag_is_quoted_and_speaks_for_the_bytes() -> None:
+def test_an_etag_is_quoted_and_depends_on_the_bytes() -> None:
     one, other = (render(Document(1, (event,)), NEWEST) for _, event in list(EVENTS.values())[:2])
     assert etag(one) == etag(bytes(one))
     assert etag(one) != etag(other), "two documents of one incarnation have tags of their own"

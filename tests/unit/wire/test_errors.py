@@ -26,13 +26,11 @@ ALL = [value for value in vars(errors).values() if isinstance(value, Problem)]
         (errors.THROTTLED, 429, b"Throttle Result: Too Many Requests"),
     ],
 )
-def test_odd_spaces_and_all_the_bodies_that_clients_know(
-    problem: Problem, status: int, body: bytes
-) -> None:
+def test_every_error_has_its_exact_body(problem: Problem, status: int, body: bytes) -> None:
     assert (problem.status, problem.body) == (status, body)
 
 
-def test_a_wrong_version_is_told_the_newest_three_newest_first() -> None:
+def test_a_wrong_version_is_answered_with_the_newest_three() -> None:
     said = bad_version(["2017-11-01", "2019-01-01", "2019-04-01", "2019-08-01", "2020-07-01"])
     assert said == Problem(
         400,
@@ -42,11 +40,11 @@ def test_a_wrong_version_is_told_the_newest_three_newest_first() -> None:
     )
 
 
-def test_fewer_than_three_versions_are_all_told() -> None:
+def test_fewer_than_three_versions_are_all_listed() -> None:
     assert json.loads(bad_version(["a", "b"]).body)["newest-versions"] == ["b", "a"]
 
 
-def test_a_wrong_verb_is_told_the_right_ones() -> None:
+def test_a_wrong_method_is_answered_with_the_allowed_ones() -> None:
     said = method_not_allowed("GET, POST")
     assert (said.status, said.allow) == (405, "GET, POST")
     assert isinstance(json.loads(said.body)["error"], str)
@@ -64,13 +62,13 @@ def test_a_wrong_verb_is_told_the_right_ones() -> None:
         errors.UNKNOWN_EVENT,
     ],
 )
-def test_a_bad_request_says_so_and_why(problem: Problem) -> None:
+def test_a_bad_request_has_its_reason(problem: Problem) -> None:
     assert problem.status == 400
     assert re.fullmatch(rb'\{"error":"Bad request\. [^"\\]+"\}', problem.body)
 
 
 @pytest.mark.parametrize("problem", ALL)
-def test_every_body_but_the_throttle_is_json_with_an_error_in_words(problem: Problem) -> None:
+def test_every_body_except_that_of_429_is_json_with_an_error(problem: Problem) -> None:
     if problem.status == 429:
         return
     assert isinstance(json.loads(problem.body)["error"], str)

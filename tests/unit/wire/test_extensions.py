@@ -51,7 +51,7 @@ def wait(query: bytes, *headers: tuple[bytes, bytes]) -> Wait:
     return said
 
 
-def test_whoever_says_nothing_waits_for_any_document_in_the_newest_version() -> None:
+def test_without_parameters_a_wait_is_for_any_document_of_the_newest_version() -> None:
     assert ask() == Wait(NEWEST, NOBODY, DEFAULT_WAIT)
 
 
@@ -108,7 +108,7 @@ def test_a_timeout_is_a_number_of_seconds_or_a_duration(text: str, seconds: floa
 
 
 @pytest.mark.parametrize("text", ["301", "1h", "PT24H", "9" * MAX_TIMEOUT])
-def test_nobody_waits_longer_than_the_longest_wait(text: str) -> None:
+def test_a_timeout_is_cut_to_the_longest_wait(text: str) -> None:
     assert wait(f"timeout={text}".encode()).timeout == MAX_WAIT
 
 
@@ -121,7 +121,7 @@ def test_any_other_timeout_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("id", [ID, ID.lower()])
-def test_readiness_is_asked_for_and_said_by_event(id: str) -> None:
+def test_readiness_is_read_and_set_by_event(id: str) -> None:
     assert ask("GET", f"{READY}/{id}") == GetReadiness(ID)
     assert ask("PUT", f"{READY}/{id}") == PutReadiness(ID)
     assert ask("PUT", f"/FOREWARN/v1/Ready/{id}/") == PutReadiness(ID)
@@ -150,12 +150,12 @@ def test_an_event_is_postponed_by_its_id(id: str) -> None:
         "//forewarn/v1/wait",
     ],
 )
-def test_nothing_else_is_there(path: str) -> None:
+def test_other_paths_do_not_exist(path: str) -> None:
     for method in ("GET", "PUT", "POST"):
         assert ask(method, path) == errors.NOT_FOUND
 
 
-def test_what_is_on_the_wire_is_read_as_ever() -> None:
+def test_requests_of_the_wire_contract_are_read_unchanged() -> None:
     path, query = "/metadata/scheduledevents", b"api-version=2020-07-01"
     assert ask(path=path, query=query) == requests.GetDocument(NEWEST)
     assert ask("PUT", path, query) == errors.method_not_allowed("GET, POST")
@@ -172,7 +172,9 @@ def test_what_is_on_the_wire_is_read_as_ever() -> None:
         (f"{POSTPONE}/{ID}", "GET", "PUT"),
     ],
 )
-def test_a_wrong_verb_is_told_the_right_ones(path: str, method: str, allow: str) -> None:
+def test_a_wrong_method_is_answered_with_the_allowed_ones(
+    path: str, method: str, allow: str
+) -> None:
     assert ask(method, path) == errors.method_not_allowed(allow)
 
 
@@ -187,7 +189,7 @@ WRONGS: list[Problem] = [
 
 
 @pytest.mark.parametrize("first", range(len(WRONGS)))
-def test_of_several_wrongs_the_first_in_the_order_answers(first: int) -> None:
+def test_of_several_mistakes_the_first_in_the_order_of_checks_is_answered(first: int) -> None:
     later = range(first + 1, len(WRONGS))
     for size in range(len(later) + 1):
         for others in itertools.combinations(later, size):
@@ -214,23 +216,23 @@ def test_of_several_wrongs_the_first_in_the_order_answers(first: int) -> None:
         (b'\xef\xbb\xbf{"ready":true,"note":"\xc3\xa4","more":[1]}', ReadinessReport(True, "ä")),
     ],
 )
-def test_a_word_is_empty_or_an_object(body: bytes, word: ReadinessReport) -> None:
+def test_a_readiness_report_is_empty_or_an_object(body: bytes, word: ReadinessReport) -> None:
     assert read_readiness(body, 10) == word
 
 
 @pytest.mark.parametrize("body", [b" ", b"yes", b"{", b'{"note":"\\ud800"}', b"\xff", b"[" * 9_999])
-def test_a_word_that_is_not_json_is_refused(body: bytes) -> None:
+def test_a_readiness_report_that_is_not_json_is_refused(body: bytes) -> None:
     assert read_readiness(body, 10) == errors.NOT_JSON
 
 
 @pytest.mark.parametrize(
     "body", [b"true", b"[]", b"null", b'{"ready":1}', b'{"ready":"true"}', b'{"note":null}']
 )
-def test_a_word_of_another_shape_is_refused(body: bytes) -> None:
+def test_a_readiness_report_of_another_shape_is_refused(body: bytes) -> None:
     assert read_readiness(body, 10) == errors.BAD_READINESS
 
 
-def test_a_note_has_so_many_characters_and_no_more() -> None:
+def test_a_too_long_note_is_refused() -> None:
     assert read_readiness(json.dumps({"note": "ä" * 10}).encode(), 10) == ReadinessReport(
         True, "ä" * 10
     )

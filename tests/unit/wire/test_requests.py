@@ -83,7 +83,7 @@ def test_any_other_path_is_not_found(path: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "get"])
-def test_verbs_that_are_not_taken(verb: str) -> None:
+def test_other_methods_are_not_allowed(verb: str) -> None:
     assert ask(verb) == errors.method_not_allowed("GET, POST")
     assert ask(verb, "/metadata/instance/compute") == errors.method_not_allowed("GET")
     assert ask(verb, "/metadata/versions") == errors.method_not_allowed("GET")
@@ -95,7 +95,7 @@ def test_only_events_can_be_posted_to() -> None:
 
 
 @pytest.mark.parametrize("value", [b"", b"1.2.3.4", b"169.254.169.254, 10.0.0.1"])
-def test_whoever_was_forwarded_is_refused(value: bytes) -> None:
+def test_a_forwarded_request_is_refused(value: bytes) -> None:
     assert ask(headers=(METADATA, (b"x-forwarded-for", value))) == errors.FORWARDED
 
 
@@ -106,23 +106,23 @@ def test_the_metadata_header_is_true_in_any_case(value: bytes) -> None:
 
 @pytest.mark.parametrize("value", [b"", b"false", b"1", b"yes", b"true true", b'"true"', b"true,"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_anything_else_in_it_is_refused(method: str, value: bytes) -> None:
+def test_any_other_value_of_the_metadata_header_is_refused(method: str, value: bytes) -> None:
     for query in (NEWEST_QUERY, b"api-version=2017-03-01"):
         said = ask(method, query=query, headers=((b"metadata", value),))
         assert said == errors.NO_METADATA_HEADER
 
 
-def test_twice_true_is_not_true() -> None:
+def test_the_metadata_header_twice_is_refused() -> None:
     assert ask(headers=(METADATA, METADATA)) == errors.NO_METADATA_HEADER
 
 
 @pytest.mark.parametrize("name", [name for name in BY_NAME if name != "2017-03-01"])
-def test_a_post_needs_it_in_every_version_but_the_preview(name: str) -> None:
+def test_a_post_needs_the_header_in_every_version_but_the_preview(name: str) -> None:
     said = ask("POST", query=f"api-version={name}".encode(), headers=())
     assert said == errors.NO_METADATA_HEADER
 
 
-def test_under_the_preview_a_post_without_it_is_taken_unless_a_browser_sent_it() -> None:
+def test_in_the_preview_a_post_without_the_header_is_accepted_unless_from_a_browser() -> None:
     query = b"api-version=2017-03-01"
     assert ask("POST", query=query, headers=()) == PostApproval(BY_NAME["2017-03-01"])
     origin = (b"origin", b"http://example.org")
@@ -143,7 +143,7 @@ def test_under_the_preview_a_post_without_it_is_taken_unless_a_browser_sent_it()
         b"api%2Dversion=2020-07-01&api-version=2019-08-01",
     ],
 )
-def test_a_parameter_that_stands_twice_is_refused(query: bytes) -> None:
+def test_a_repeated_parameter_is_refused(query: bytes) -> None:
     assert ask(query=query) == errors.DUPLICATE_PARAMETER
 
 
@@ -160,7 +160,7 @@ def test_a_parameter_that_stands_twice_is_refused(query: bytes) -> None:
         b"api-version=2020-07-01&\xff=\xfe",
     ],
 )
-def test_parameters_nobody_knows_are_ignored(query: bytes) -> None:
+def test_unknown_parameters_are_ignored(query: bytes) -> None:
     assert ask(query=query) == GetDocument(NEWEST)
 
 
@@ -177,7 +177,7 @@ def test_parameters_nobody_knows_are_ignored(query: bytes) -> None:
         b"version=2020-07-01",
     ],
 )
-def test_a_version_that_is_missing_or_unknown(query: bytes) -> None:
+def test_a_missing_or_unknown_version_is_refused(query: bytes) -> None:
     for method in ("GET", "POST"):
         said = ask(method, query=query)
         assert isinstance(said, Problem)
@@ -219,11 +219,11 @@ def spoiled(wrong: tuple[str, ...]) -> MetadataRequest | Problem:
     [some for n in range(1, len(WRONG) + 1) for some in itertools.combinations(WRONG, n)],
     ids="+".join,
 )
-def test_of_several_wrongs_the_first_answers(wrong: tuple[str, ...]) -> None:
+def test_of_several_mistakes_the_first_is_answered(wrong: tuple[str, ...]) -> None:
     assert spoiled(wrong) == SAID[wrong[0]]
 
 
-def test_what_a_client_has_seen_before_goes_with_a_get() -> None:
+def test_if_none_match_is_read_from_a_get() -> None:
     headers = (METADATA, (b"if-none-match", b'"abc"'))
     assert ask(headers=headers) == GetDocument(NEWEST, '"abc"')
     assert ask("POST", headers=headers) == PostApproval(NEWEST)
@@ -250,7 +250,7 @@ def test_the_list_of_versions_needs_the_header_and_no_version() -> None:
     st.binary(max_size=60),
     st.lists(st.tuples(st.sampled_from([b"metadata", b"x"]), st.binary(max_size=8)), max_size=3),
 )
-def test_anything_at_all_is_an_ask_or_a_problem(
+def test_any_request_is_read_or_a_problem(
     method: str, path: str, query: bytes, headers: list[tuple[bytes, bytes]]
 ) -> None:
     said = read_metadata_request(method, path, query, headers)

@@ -53,7 +53,7 @@ def test_the_ids_stand_in_the_order_they_were_sent() -> None:
         b"\x00",
     ],
 )
-def test_what_is_not_json(body: bytes) -> None:
+def test_a_body_that_is_not_json_is_refused(body: bytes) -> None:
     assert read_approval(body) == errors.NOT_JSON
 
 
@@ -72,7 +72,7 @@ def test_what_is_not_json(body: bytes) -> None:
         b'{"StartRequests":"A"}',
     ],
 )
-def test_what_requests_no_start(body: bytes) -> None:
+def test_a_body_without_start_requests_is_refused(body: bytes) -> None:
     assert read_approval(body) == errors.NO_START_REQUESTS
 
 
@@ -107,5 +107,5 @@ def test_an_approval_is_written_as_the_documents_show_it() -> None:
 
 
 @given(st.binary(max_size=80))
-def test_any_body_at_all_is_ids_or_a_problem(body: bytes) -> None:
+def test_any_body_is_ids_or_a_problem(body: bytes) -> None:
     assert isinstance(read_approval(body), tuple | Problem)

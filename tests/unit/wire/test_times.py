@@ -102,7 +102,7 @@ def test_iso8601_is_what_the_standard_library_reads(at: int) -> None:
         "2016-09-19T18:29:47Z",
     ],
 )
-def test_what_is_not_rfc1123_is_refused(text: str) -> None:
+def test_a_time_that_is_not_rfc1123_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"\S"):
         parse_rfc1123(text)
 
@@ -124,13 +124,13 @@ def test_what_is_not_rfc1123_is_refused(text: str) -> None:
         "Mon, 19 Sep 2016 18:29:47 GMT",
     ],
 )
-def test_what_is_not_iso8601_in_utc_is_refused(text: str) -> None:
+def test_a_time_that_is_not_iso8601_in_utc_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"\S"):
         parse_iso8601(text)
 
 
 @given(st.text(max_size=40))
-def test_reading_anything_at_all_is_a_number_or_a_value_error(text: str) -> None:
+def test_any_text_is_a_number_or_a_value_error(text: str) -> None:
     for read in (parse_rfc1123, parse_iso8601):
         try:
             assert isinstance(read(text), int)

@@ -70,7 +70,7 @@ started = "true"
 
 
 @given(RULES, EVENTS, st.booleans(), LABELS)
-def test_what_it_says_is_what_would_be_decided(
+def test_the_explanation_agrees_with_the_decision(
     rule: Rule, event: Event, mine: bool, tags: dict[str, str]
 ) -> None:
     says = why_not(rule, event, mine=mine, tags=tags)
@@ -109,7 +109,7 @@ def test_the_first_rule_that_matches_is_named_and_why_the_others_do_not(file: Pa
         (0.5 + MARGIN, ["prepare drain: not started", "prepare save: not started"]),
     ],
 )
-def test_no_command_would_be_given_time_beyond_not_before(
+def test_no_command_is_given_time_beyond_not_before(
     file: Path, notice: float, said: list[str]
 ) -> None:
     config = read(file)
@@ -122,7 +122,7 @@ def test_no_command_would_be_given_time_beyond_not_before(
     assert over.endswith("undo save, then drain")
 
 
-def test_the_command_says_so(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_explanation(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     explain_command(
         file, HypotheticalEvent("Freeze", "Platform", "5s", "15m", False, []), json=False
     )

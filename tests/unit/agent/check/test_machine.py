@@ -26,7 +26,7 @@ def said(found: list[Finding]) -> list[tuple[str, str]]:
     return [(one.grade, one.message) for one in found]
 
 
-def test_all_that_is_wrong_with_a_configuration_is_told_with_its_place(tmp_path: Path) -> None:
+def test_all_problems_of_a_configuration_are_reported_with_their_place(tmp_path: Path) -> None:
     file = tmp_path / "agent.toml"
     file.write_text('[agent]\nlisten = "here"\n[[rule]]\nhoks = []\napprove = "always"\n')
     found = list(findings(file))
@@ -37,7 +37,7 @@ def test_all_that_is_wrong_with_a_configuration_is_told_with_its_place(tmp_path:
         assert any(one.message.startswith(f"{file}: {place}: ") for one in found), place
 
 
-def test_a_state_directory_is_tried_for_real(tmp_path: Path) -> None:
+def test_a_state_directory_is_tested_by_writing(tmp_path: Path) -> None:
     state = tmp_path / "new/state"
     assert said(list(machine.check_state(state)))[0] == ("ok", f"{state} is writable")
     assert not state.exists()  # looking changes nothing
@@ -47,7 +47,7 @@ def test_a_state_directory_is_tried_for_real(tmp_path: Path) -> None:
     assert os.strerror(errno.ENOTDIR) in says
 
 
-def test_a_state_directory_in_memory_or_open_to_others_or_in_use_is_worth_a_note(
+def test_a_state_directory_in_memory_or_open_to_others_or_in_use_is_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mounts = tmp_path / "mountinfo"
@@ -71,7 +71,7 @@ def test_a_state_directory_in_memory_or_open_to_others_or_in_use_is_worth_a_note
     assert [grade for grade, _ in said(list(machine.check_state(state)))] == ["ok"]
 
 
-def test_an_undo_that_was_given_up_is_a_problem_until_somebody_has_done_it(
+def test_an_undo_that_was_given_up_is_a_problem_until_its_directory_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "file_system", lambda _: "ext4")  # wherever the test is run
@@ -90,14 +90,14 @@ def test_an_undo_that_was_given_up_is_a_problem_until_somebody_has_done_it(
     assert [grade for grade, _ in said(list(machine.check_state(tmp_path)))] == ["ok"]
 
 
-def test_a_shared_directory_has_to_be_there(tmp_path: Path) -> None:
+def test_a_missing_shared_directory_is_a_problem(tmp_path: Path) -> None:
     ((grade, says),) = said(list(machine.check_shared(tmp_path / "away")))
     assert grade == "problem"
     assert str(tmp_path / "away") in says
     assert said(list(machine.check_shared(tmp_path)))[0][0] == "ok"
 
 
-def test_an_address_that_somebody_has_is_a_problem_unless_it_is_our_own_agent(
+def test_an_address_in_use_is_a_problem_unless_by_the_agent_itself(
     tmp_path: Path,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -127,9 +127,7 @@ def test_an_address_that_somebody_has_is_a_problem_unless_it_is_our_own_agent(
         ("socket", ""),
     ],
 )
-def test_the_agent_listens_on_this_machine_alone_unless_told_otherwise(
-    said: str, right: str
-) -> None:
+def test_the_agent_listens_on_loopback_by_default(said: str, right: str) -> None:
     if right:
         assert str(parse_listen(said)) == right
         assert parse_listen(said).local
@@ -140,7 +138,7 @@ def test_the_agent_listens_on_this_machine_alone_unless_told_otherwise(
         assert not parse_listen(said, anywhere=True).local
 
 
-def test_a_program_has_to_be_there_and_to_be_ours_to_run(tmp_path: Path) -> None:
+def test_a_program_must_exist_and_be_executable_and_protected(tmp_path: Path) -> None:
     program = tmp_path / "drain"
     assert "does not exist" in machine.program_problems(str(program))[0]
     program.write_text("#!/bin/sh\n")

@@ -25,7 +25,7 @@ def problems(directory: Path, text: str) -> list[str]:
     return [line.removeprefix(before) for line in raised.value.problems]
 
 
-def test_a_configuration_says_what_it_says(tmp_path: Path) -> None:
+def test_every_key_of_a_configuration_is_read(tmp_path: Path) -> None:
     made = config(
         tmp_path,
         """
@@ -80,7 +80,7 @@ def test_a_configuration_says_what_it_says(tmp_path: Path) -> None:
     assert made.warnings == ()
 
 
-def test_nothing_said_means_the_defaults(tmp_path: Path) -> None:
+def test_an_empty_configuration_has_the_defaults(tmp_path: Path) -> None:
     made = config(tmp_path, "")
     assert made.state == Path("/var/lib/forewarn-agent")
     assert (made.endpoint, made.listen, made.shared) == (None, "127.0.0.1:9169", None)
@@ -88,7 +88,7 @@ def test_nothing_said_means_the_defaults(tmp_path: Path) -> None:
     assert "no [[rule]]" in warning
 
 
-def test_all_that_is_wrong_is_told_at_once_with_its_place(tmp_path: Path) -> None:
+def test_all_problems_are_reported_with_their_place(tmp_path: Path) -> None:
     told = problems(
         tmp_path,
         """
@@ -181,12 +181,12 @@ def test_all_that_is_wrong_is_told_at_once_with_its_place(tmp_path: Path) -> Non
         ('[agent]\nlisten = "0.0.0.0:1"', "agent.listen: 0.0.0.0:1 "),
     ],
 )
-def test_another_shape_is_said_in_one_line(tmp_path: Path, text: str, says: str) -> None:
+def test_a_value_of_the_wrong_shape_is_one_problem(tmp_path: Path, text: str, says: str) -> None:
     (told,) = problems(tmp_path, text)
     assert told.startswith(says)
 
 
-def test_what_is_hardly_meant_is_noted(tmp_path: Path) -> None:
+def test_probable_mistakes_are_warnings(tmp_path: Path) -> None:
     made = config(
         tmp_path,
         """
@@ -206,7 +206,7 @@ def test_what_is_hardly_meant_is_noted(tmp_path: Path) -> None:
     assert re.search(r"agent\.toml: rule\[1\]: never .*'all'.*'rebots'", unreachable)
 
 
-def test_a_file_that_is_not_there_or_is_too_large_is_refused(tmp_path: Path) -> None:
+def test_a_missing_or_too_large_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file"):
         read(tmp_path / "none.toml")
     (tmp_path / "large.toml").write_text("#" * (MAX_CONFIG_BYTES + 1))

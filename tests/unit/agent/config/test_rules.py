@@ -68,7 +68,7 @@ EVENTS = st.builds(
 
 
 @given(earlier=RULES, later=RULES, said=EVENTS, mine=st.booleans(), tagged=st.booleans())
-def test_a_rule_that_is_said_never_to_be_reached_never_is(
+def test_a_rule_reported_as_unreachable_never_matches(
     earlier: Rule, later: Rule, said: Any, mine: bool, tagged: bool
 ) -> None:
     tags = TAGS if tagged else {}

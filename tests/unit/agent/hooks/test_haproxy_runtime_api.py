@@ -62,19 +62,17 @@ def answering(tmp_path: Path) -> Iterator[Answering]:
 @pytest.mark.parametrize(
     "states", [SILENT, STATES + "3 web 1 web_0", STATES + "3 web 1\n", STATES + "3 web 1 web_0 x\n"]
 )
-def test_half_an_answer_is_none_and_may_be_whole_in_a_moment(
-    answering: Answering, states: str
-) -> None:
+def test_an_incomplete_answer_is_a_temporary_failure(answering: Answering, states: str) -> None:
     with pytest.raises(Unreachable):
         RuntimeApi(answering(states)).servers()
 
 
-def test_what_is_no_table_is_no_haproxy(answering: Answering) -> None:
+def test_an_answer_without_a_table_is_not_from_haproxy(answering: Answering) -> None:
     with pytest.raises(Failure, match="runtime API: 'hello'"):
         RuntimeApi(answering("hello\n")).servers()
 
 
-def test_an_answer_is_waited_for_no_longer_than_there_is_time(answering: Answering) -> None:
+def test_the_wait_for_an_answer_is_limited_by_the_time_left(answering: Answering) -> None:
     with pytest.raises(Unreachable, match="does not answer"):
         RuntimeApi(answering("hang"), guard.monotonic()).servers()
 
@@ -85,7 +83,7 @@ def test_a_balancer_without_servers_has_none_to_drain(answering: Answering, tmp_
     assert message.startswith("web/web_0 is not")
 
 
-def test_a_server_that_is_gone_meanwhile_is_not_put_back(
+def test_a_server_that_no_longer_exists_is_not_restored(
     answering: Answering, tmp_path: Path
 ) -> None:
     run = called("undo", tmp_path)

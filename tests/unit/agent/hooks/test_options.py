@@ -60,7 +60,7 @@ def read(kind: str, options: dict[str, Any]) -> Any:
         ("notify", {"urls": [SECRET], "urls_file": "/x"}, "either urls or urls_file"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_and_no_secret_is_repeated(
+def test_invalid_options_are_refused_without_repeating_secrets(
     kind: str, options: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(msgspec.ValidationError) as refused:
@@ -78,7 +78,7 @@ def test_options_have_sensible_defaults() -> None:
     assert seconds(2.5) == 2.5
 
 
-def test_the_stages_are_the_kind_s_own_unless_the_options_say_others() -> None:
+def test_stages_are_those_of_the_kind_unless_the_options_name_others() -> None:
     changing = {"prepare", "undo"}
     telling = {"prepare", "started", "finished", "withdrawn"}
     found = {name: set(kind.stages) for name, kind in KINDS.items()}
@@ -109,7 +109,7 @@ def run(
     return __main__.main([kind]), capsys.readouterr().out
 
 
-def test_what_was_not_asked_right_is_said_in_one_line(
+def test_an_invalid_call_is_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good = json.dumps(CALL)
@@ -131,7 +131,7 @@ def test_what_was_not_asked_right_is_said_in_one_line(
     assert message.endswith(" at started\n")
 
 
-def test_a_fault_of_ours_says_where_and_nothing_of_what_it_was_given(
+def test_an_internal_error_names_its_place_and_no_input(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from forewarn.agent.hooks import webhook
@@ -147,7 +147,7 @@ def test_a_fault_of_ours_says_where_and_nothing_of_what_it_was_given(
     assert SECRET not in message
 
 
-def test_without_a_place_to_keep_it_nothing_is_undone_by_guessing(
+def test_without_a_state_directory_undo_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("FOREWARN_STATE", raising=False)
@@ -157,7 +157,7 @@ def test_without_a_place_to_keep_it_nothing_is_undone_by_guessing(
     assert "FOREWARN_STATE" in message
 
 
-def test_what_is_kept_is_found_again_and_gone_when_forgotten(tmp_path: Path) -> None:
+def test_saved_values_are_loaded_until_forgotten(tmp_path: Path) -> None:
     call = msgspec.convert(CALL, contract.Call)
     first, second = (
         contract.Run(call, b"", {"FOREWARN_STATE": str(tmp_path), "FOREWARN_SECONDS_LEFT": left})
@@ -185,13 +185,15 @@ def test_the_key_is_the_same_for_every_attempt_at_a_stage() -> None:
     assert len({key(), *(key(**other) for other in different), key(**event)}) == 5
 
 
-def test_a_missing_apprise_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_apprise_is_reported_with_the_package_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "apprise", None)
     [problem] = KINDS["notify"].check(Notify(urls=["json://127.0.0.1/"]))
     assert "pip install 'forewarn[notify]'" in problem
 
 
-def test_a_machine_without_systemd_is_told_of(
+def test_a_machine_without_systemd_is_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -27,7 +27,7 @@ def call(stage: str = "prepare", **event: Any) -> Call:
     )
 
 
-def test_what_is_to_come_says_in_how_long() -> None:
+def test_a_scheduled_event_is_described_with_the_time_left() -> None:
     event = {"not_before": "2026-11-15T10:46:06Z", "description": "Host server is undergoing."}
     assert wording.sentence(call(**event)) == (
         "web_0: Reboot in 14 min 58 s (Platform): Host server is undergoing."
@@ -49,9 +49,9 @@ def test_what_is_to_come_says_in_how_long() -> None:
         (call("started", resources=[], type=""), "web_0: an event has started (Platform)."),
     ],
 )
-def test_every_stage_has_its_words(told: Call, says: str) -> None:
+def test_every_stage_has_a_sentence(told: Call, says: str) -> None:
     assert wording.sentence(told) == says
 
 
-def test_a_description_without_end_has_one() -> None:
+def test_a_long_description_is_cut() -> None:
     assert len(wording.description(call(description="x" * 10_000))) == wording.MAX_DESCRIPTION

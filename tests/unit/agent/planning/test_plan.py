@@ -55,7 +55,7 @@ HAPPENINGS = st.lists(
     happenings=HAPPENINGS,
     data=st.data(),
 )
-def test_whatever_happens_every_promise_is_kept(
+def test_every_promise_is_kept_in_random_courses(
     hooks: list[Hook],
     shared: bool,
     lead: float | None,
@@ -145,7 +145,7 @@ def test_two_events_that_share_a_hook_are_undone_the_later_first() -> None:
     assert undos == ["E2.1", "E1.1"]
 
 
-def test_one_that_waits_for_another_event_keeps_those_before_it_waiting() -> None:
+def test_an_undo_that_waits_for_another_event_holds_earlier_hooks() -> None:
     """The order has its reasons: the service is started before the server is put back."""
     world = World(a_case(hook("server"), hook("unit")))
     while world.turn():
@@ -163,7 +163,7 @@ def test_one_that_waits_for_another_event_keeps_those_before_it_waiting() -> Non
     assert undos == [("E2.1", "unit"), ("E1.1", "unit"), ("E1.1", "server")]
 
 
-def test_as_long_as_nobody_has_seen_what_is_listed_only_what_is_over_goes_on() -> None:
+def test_while_documents_are_unknown_only_events_that_are_over_go_on() -> None:
     still, over = a_case(hook("a")), cases.end_event(a_case(hook("b"), id="E2.1"), BEGINNING)
     cases_with_runs = [steps.CaseProgress(still), steps.CaseProgress(over)]
     blind = plan(cases_with_runs, Now(BEGINNING, 0.0), blind=True)
@@ -184,7 +184,7 @@ def test_a_lead_time_is_waited_for_unless_there_is_less_notice() -> None:
     assert len(next_steps(short, Now(BEGINNING, 0.0)).steps) == 1
 
 
-def test_with_no_time_left_nothing_is_begun() -> None:
+def test_with_no_time_left_nothing_is_started() -> None:
     progress = steps.CaseProgress(a_case(hook("a"), of=event(notice=2.9), approve="when-done"))
     assert next_steps(progress, Now(BEGINNING, 0.0)) == Plan()
 
@@ -237,7 +237,7 @@ def test_an_undo_that_fails_is_tried_again_and_given_up_in_the_end() -> None:
     assert [stage for _, stage, _ in world.orders] == ["prepare"] + ["undo"] * UNDO_ATTEMPTS
 
 
-def test_what_the_machine_died_in_the_middle_of_is_run_again() -> None:
+def test_a_run_interrupted_by_the_death_of_the_machine_is_repeated() -> None:
     world = World(a_case(hook("a")))
     world.turn()
     world.crash()
@@ -301,7 +301,7 @@ def test_user_at_once_means_users(source: str, approved: list[str]) -> None:
     assert world.approved == approved
 
 
-def test_of_those_that_are_listed_the_first_approves_and_the_next_if_it_does_not() -> None:
+def test_the_first_listed_machine_approves_and_then_the_next() -> None:
     second = msgspec.structs.replace(a_case(approve="coordinated", machine="web_1"))
     progress = steps.CaseProgress(second)
     assert next_steps(progress, Now(BEGINNING, 0.0)).steps == (ReportReady("E1.1"),)
@@ -315,14 +315,14 @@ def test_of_those_that_are_listed_the_first_approves_and_the_next_if_it_does_not
     assert next_steps(first, Now(BEGINNING, 0.0), all_ready=BEGINNING).steps == (Approve("E1.1"),)
 
 
-def test_a_machine_that_is_not_listed_comes_last_and_speaks_for_nobody() -> None:
+def test_a_machine_that_is_not_listed_approves_last() -> None:
     peer = steps.CaseProgress(a_case(approve="coordinated", machine="web_9", id="E1.1"))
     assert next_steps(peer, Now(BEGINNING, 0.0)).steps == (steps.CheckReadiness("E1.1"),)
     turn = BEGINNING + 2 * planning.TAKE_OVER
     assert next_steps(peer, Now(BEGINNING, 0.0), all_ready=BEGINNING) == Plan(wake_at=turn)
 
 
-def test_why_an_event_is_gone_is_told_by_what_is_known() -> None:
+def test_the_reason_why_an_event_is_gone_follows_from_what_is_known() -> None:
     case = cases.open_case("E1.1", event(), Rule(name="r"), (), "web_0", BEGINNING, boot="first")
     soon, late = BEGINNING + timedelta(seconds=60), BEGINNING + timedelta(seconds=900)
     started = cases.update_event(case, event(status="Started", not_before=None), soon)
@@ -340,13 +340,13 @@ def test_why_an_event_is_gone_is_told_by_what_is_known() -> None:
     )
 
 
-def test_nobody_approves_what_has_started_by_itself() -> None:
+def test_an_event_that_has_started_is_not_approved() -> None:
     late = Now(BEGINNING + timedelta(seconds=900), 0.0)
     for approve in ("when-done", "coordinated"):
         assert next_steps(steps.CaseProgress(a_case(approve=approve)), late) == Plan()
 
 
-def test_what_was_too_late_is_prepared_if_the_clock_is_set_back() -> None:
+def test_a_prepare_that_was_too_late_is_run_if_the_clock_is_set_back() -> None:
     world = World(a_case(hook("a")))
     world.now += timedelta(seconds=899)
     assert not world.turn()
@@ -355,7 +355,7 @@ def test_what_was_too_late_is_prepared_if_the_clock_is_set_back() -> None:
     assert world.orders == [("E1.1", "prepare", "a")]
 
 
-def test_what_cannot_be_ordered_leaves_its_hook_to_others() -> None:
+def test_a_released_hook_is_given_to_the_next_event() -> None:
     first, second = a_case(hook("a"), id="E1.1"), a_case(hook("a"), of=event("E2"), id="E2.1")
     planner = Planner()
     for case in (first, second):

@@ -53,7 +53,7 @@ def test_a_directory_has_one_agent(tmp_path: Path) -> None:
     StateStore(tmp_path).release()
 
 
-def test_it_has_one_agent_also_if_a_hook_removes_the_lock(tmp_path: Path) -> None:
+def test_a_directory_has_one_agent_even_if_a_hook_removes_the_lock(tmp_path: Path) -> None:
     first = StateStore(tmp_path / "state")
     (tmp_path / "state" / "lock").unlink()
     with pytest.raises(StateTaken):
@@ -62,7 +62,7 @@ def test_it_has_one_agent_also_if_a_hook_removes_the_lock(tmp_path: Path) -> Non
     StateStore(tmp_path / "state").release()
 
 
-def test_a_command_that_removes_the_lock_of_its_run_is_still_known_to_be_at_work(
+def test_a_command_that_removes_the_lock_of_its_run_still_counts_as_running(
     tmp_path: Path,
 ) -> None:
     store = StateStore(tmp_path / "state")
@@ -84,23 +84,21 @@ def test_a_command_that_removes_the_lock_of_its_run_is_still_known_to_be_at_work
     store.release()
 
 
-def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StateUnusable, match="file"):
         StateStore(tmp_path / "file" / "state")
 
 
 @pytest.mark.parametrize("which", [".", "cases"])
-def test_a_place_that_others_can_write_is_refused_since_what_is_in_it_is_run(
-    tmp_path: Path, which: str
-) -> None:
+def test_a_directory_that_others_can_write_is_refused(tmp_path: Path, which: str) -> None:
     StateStore(tmp_path / "state").release()
     (tmp_path / "state" / which).chmod(0o777)
     with pytest.raises(StateUnusable, match="writable by everyone"):
         StateStore(tmp_path / "state")
 
 
-def test_what_a_hook_has_kept_stays_if_its_undo_was_given_up(tmp_path: Path) -> None:
+def test_saved_values_of_a_hook_stay_if_its_undo_was_given_up(tmp_path: Path) -> None:
     store = StateStore(tmp_path)
     case = a_case(hook("a"), hook("b"))
     store.save(case)
@@ -111,7 +109,7 @@ def test_what_a_hook_has_kept_stays_if_its_undo_was_given_up(tmp_path: Path) -> 
     store.release()
 
 
-def test_what_was_half_made_is_cleared_and_what_cannot_be_read_is_left_and_told(
+def test_incomplete_cases_are_removed_and_unreadable_ones_reported(
     tmp_path: Path,
 ) -> None:
     store = StateStore(tmp_path)
@@ -126,7 +124,7 @@ def test_what_was_half_made_is_cleared_and_what_cannot_be_read_is_left_and_told(
     store.release()
 
 
-def test_a_run_that_nobody_ordered_is_none(tmp_path: Path) -> None:
+def test_a_run_without_an_order_is_ignored(tmp_path: Path) -> None:
     store = StateStore(tmp_path)
     run = ordered(store)
     (store.run_directory("E1.1", run) / "order").unlink()
@@ -138,7 +136,7 @@ def test_a_run_that_nobody_ordered_is_none(tmp_path: Path) -> None:
     store.release()
 
 
-def test_what_was_cancelled_is_never_begun(tmp_path: Path) -> None:
+def test_a_cancelled_run_never_starts(tmp_path: Path) -> None:
     store = StateStore(tmp_path)
     known = ordered(store)
     assert store.cancel("E1.1", known)
@@ -151,7 +149,7 @@ def test_what_was_cancelled_is_never_begun(tmp_path: Path) -> None:
     store.release()
 
 
-def test_what_is_at_work_or_done_cannot_be_cancelled(tmp_path: Path) -> None:
+def test_a_run_that_has_started_cannot_be_cancelled(tmp_path: Path) -> None:
     store = StateStore(tmp_path)
     known = ordered(store)
     directory = store.run_directory("E1.1", known)
@@ -197,7 +195,7 @@ def test_a_run_that_ends_while_it_is_looked_at_is_not_lost(
     store.release()
 
 
-def test_of_a_life_of_the_machine_before_no_pause_is_left(tmp_path: Path) -> None:
+def test_a_result_from_before_a_reboot_causes_no_pause(tmp_path: Path) -> None:
     store = StateStore(tmp_path)
     known = ordered(store)
     result = b'{"outcome":"ended","code":1,"ended":1e12}'
@@ -208,7 +206,7 @@ def test_of_a_life_of_the_machine_before_no_pause_is_left(tmp_path: Path) -> Non
     store.release()
 
 
-def test_an_event_that_comes_back_is_another_case_and_no_name_leads_elsewhere(
+def test_a_repeated_event_is_another_case_and_names_cannot_leave_the_directory(
     tmp_path: Path,
 ) -> None:
     store = StateStore(tmp_path)
@@ -221,7 +219,7 @@ def test_an_event_that_comes_back_is_another_case_and_no_name_leads_elsewhere(
     store.release()
 
 
-def test_those_that_are_done_are_kept_for_a_while(tmp_path: Path) -> None:
+def test_closed_cases_are_kept_for_a_while(tmp_path: Path) -> None:
     store = StateStore(tmp_path)
     done = [
         msgspec.structs.replace(a_case(id=f"E{n}.1"), closed=BEGINNING + timedelta(seconds=n))

@@ -49,7 +49,7 @@ def line(what: str, **facts: object) -> dict[str, object]:
     return found
 
 
-def test_a_happening_is_one_line_with_fields_named_as_in_the_services_log() -> None:
+def test_an_entry_is_one_line_with_the_field_names_of_the_service() -> None:
     said = line("hook ended", event="E1", resources=("web_0",), output="a\nb", ok=True, code=None)
     assert str(said.pop("timestamp")).endswith("Z")
     assert said == {
@@ -72,11 +72,11 @@ def test_a_happening_is_one_line_with_fields_named_as_in_the_services_log() -> N
         ("hook given up", {}, "error"),
     ],
 )
-def test_what_went_wrong_is_graver(what: str, facts: dict[str, object], level: str) -> None:
+def test_failures_have_a_higher_level(what: str, facts: dict[str, object], level: str) -> None:
     assert line(what, **facts)["level"] == level
 
 
-def test_people_at_a_terminal_read_words() -> None:
+def test_on_a_terminal_the_log_is_readable_text() -> None:
     terminal = Terminal()
     AgentLog(stream=terminal)("problem", about="identity", why="it's away", at=from_timestamp(0))
     said = terminal.getvalue()
@@ -86,14 +86,14 @@ def test_people_at_a_terminal_read_words() -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
-def test_nobody_elses_words_can_end_a_line_or_move_a_cursor(form: str) -> None:
+def test_text_from_others_is_escaped(form: str) -> None:
     stream = io.StringIO()
     AgentLog(form, stream=stream)("event seen", description="x\n{}\x1b[2J\u2028\u202e")
     (said,) = stream.getvalue().splitlines()
     assert not {"\x1b", "\u2028", "\u202e"} & set(said)
 
 
-def test_secrets_among_options_are_told_by_nobody() -> None:
+def test_secrets_among_options_are_removed() -> None:
     options = {
         "webhook": {"url": "https://example.org/T0/s3cr3t", "headers": {"X-Key": "abcdefgh"}},
         "notify": {"urls": ["slack://tokens/here"], "urls_file": "/etc/forewarn/urls"},
@@ -114,16 +114,14 @@ def test_secrets_among_options_are_told_by_nobody() -> None:
     assert said["why"] == "https://…@example.net fw_0123abcd_…"
 
 
-def test_of_what_a_command_said_the_end_is_told_and_of_the_rest_the_beginning() -> None:
+def test_output_of_commands_keeps_its_end_and_other_values_their_beginning() -> None:
     long = "a" * 9_000 + "b" * 9_000
     said = line("hook ended", output=long, why=long)
     assert said["output"] == "…" + "b" * (log.MAX_OUTPUT - 1)
     assert said["why"] == "a" * (log.MAX_VALUE - 1) + "…"
 
 
-def test_the_journal_is_told_how_grave_it_is_and_nobody_else(
-    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_journal_gets_priorities(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     found = os.fstat(pipe.stream.fileno())
     write = AgentLog(stream=pipe.stream)
     monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{found.st_ino}")
@@ -134,7 +132,7 @@ def test_the_journal_is_told_how_grave_it_is_and_nobody_else(
     assert pipe.read().startswith('{"timestamp"')
 
 
-def test_a_log_that_nobody_reads_stops_nobody_and_says_later_what_is_missing(pipe: Pipe) -> None:
+def test_a_log_that_is_not_read_does_not_block_and_reports_dropped_lines(pipe: Pipe) -> None:
     write = AgentLog(stream=pipe.stream)
     for number in range(100):
         write("problem", about=str(number), why="x" * 1_500, output="y" * 1_000, where="z" * 2_000)
@@ -148,7 +146,7 @@ def test_a_log_that_nobody_reads_stops_nobody_and_says_later_what_is_missing(pip
     assert last["event"] == "problem resolved"
 
 
-def test_a_log_that_is_closed_stops_nobody(pipe: Pipe) -> None:
+def test_a_closed_log_does_not_block(pipe: Pipe) -> None:
     write = AgentLog(stream=pipe.stream)
     os.close(pipe.reading)
     write("problem", about="x", why="y")

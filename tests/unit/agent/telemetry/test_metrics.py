@@ -72,7 +72,7 @@ def busy() -> tuple[AgentMetrics, World]:
     return counts, world
 
 
-def test_everything_is_counted_that_is_told() -> None:
+def test_every_log_entry_is_counted() -> None:
     counts, world = busy()
     found = shown(counts, status(world))
     assert found['events_seen_total{source="Platform",type="Reboot"}'] == 1
@@ -86,7 +86,7 @@ def test_everything_is_counted_that_is_told() -> None:
     assert found['approvals_total{outcome="failed"}'] == 1
 
 
-def test_what_is_at_work_and_what_is_left_to_undo_is_read_off_the_stories() -> None:
+def test_gauges_of_runs_and_undos_are_derived_from_cases() -> None:
     counts, world = busy()
     found = shown(counts, status(world))
     assert found['events{status="Scheduled"}'] == found["cases"] == 1
@@ -115,7 +115,7 @@ def test_an_undo_that_was_given_up_is_shown_until_the_next_one_succeeds() -> Non
     assert shown(AgentMetrics(), status(world))["undo_given_up"] == 0
 
 
-def test_how_it_stands_with_the_endpoint() -> None:
+def test_metrics_show_the_state_of_the_endpoint() -> None:
     well = shown(AgentMetrics(), status(after=60))
     name = 'endpoint_info{api_version="2020-07-01",endpoint="http://169.254.169.254"}'
     assert (well[name], well["long_poll"], well["silence_seconds"]) == (1, 1, 0)
@@ -129,7 +129,7 @@ def test_how_it_stands_with_the_endpoint() -> None:
     assert (ill["healthy"], ill["ready"], ill["state_writable"]) == (0, 0, 0)
 
 
-def test_what_a_hook_may_come_to_is_there_before_it_has() -> None:
+def test_results_of_hooks_are_exported_as_zero_from_the_start() -> None:
     """Else the first failure would go unnoticed: a series that begins at one has not grown."""
     found = shown(AgentMetrics([hook("drain", ("prepare", "undo"))]), status())
     assert found['hook_runs_total{hook="drain",outcome="failed",stage="undo"}'] == 0
@@ -137,7 +137,7 @@ def test_what_a_hook_may_come_to_is_there_before_it_has() -> None:
     assert found['approvals_total{outcome="failed"}'] == 0
 
 
-def test_types_that_nobody_knows_do_not_make_series_without_end() -> None:
+def test_unknown_types_do_not_create_unlimited_series() -> None:
     counts = AgentMetrics()
     for number in range(metrics.MAX_VALUES + 50):
         counts.count("event seen", {"type": f"New{number}", "source": "Platform"})
@@ -145,7 +145,7 @@ def test_types_that_nobody_knows_do_not_make_series_without_end() -> None:
     assert counts.seen[metrics.OTHER, metrics.OTHER] == 50
 
 
-def test_every_metric_is_documented_and_every_documented_one_is_there() -> None:
+def test_documented_and_exported_metrics_are_the_same() -> None:
     counts, world = busy()
     seen = status(world, problem="the connection was refused")
     types = re.findall(r"^# TYPE (\S+) (\S+)$", exposition(counts, seen, WELL)[0].decode(), re.M)
@@ -158,7 +158,7 @@ def test_every_metric_is_documented_and_every_documented_one_is_there() -> None:
 
 
 @pytest.mark.parametrize("accept", ["application/openmetrics-text;version=1.0.0", "text/plain"])
-def test_whoever_asks_for_openmetrics_gets_it(accept: str) -> None:
+def test_openmetrics_is_sent_if_requested(accept: str) -> None:
     text, type = exposition(AgentMetrics(), status(), WELL, accept)
     assert ("openmetrics" in type) is ("openmetrics" in accept)
     assert text.endswith(b"# EOF\n") is ("openmetrics" in accept)

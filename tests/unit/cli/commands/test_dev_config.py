@@ -81,7 +81,7 @@ def test_only_the_owner_can_read_the_key_and_nothing_is_left_beside_the_state(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["scratch"]
 
 
-def test_with_tokens_it_says_that_one_is_needed(tmp_path: Path) -> None:
+def test_with_tokens_the_lines_mention_that_one_is_needed(tmp_path: Path) -> None:
     printed = lines(configure(tmp_path), with_token=True)
     assert len(printed) <= MOST_LINES
     assert any("IDENTITY_HEADER=TOKEN" in line for line in printed)

@@ -14,7 +14,7 @@ from helpers.certificates import Authority
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="nodes run on Linux")
-def test_what_is_wrong_is_told_in_one_line_each(
+def test_each_problem_is_reported_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = signal.getsignal(signal.SIGHUP)

@@ -142,7 +142,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[http.server.HTTPServer]:
         ("404", "/machines: 404 .*another version"),
     ],
 )
-def test_what_answers_in_place_of_machines_is_reported(
+def test_an_answer_of_the_node_other_than_machines_is_reported(
     tmp_path: Path, page: http.server.HTTPServer, status: str, why: str
 ) -> None:
     write(tmp_path, TOLD)

@@ -23,7 +23,7 @@ def test_an_empty_service_has_nothing_planned() -> None:
         assert shown.output.endswith("Nothing is planned.\n")
 
 
-def test_what_has_started_what_is_next_and_what_waits_and_why() -> None:
+def test_status_shows_started_next_and_held_events() -> None:
     with Service() as service:
         web = service.scale_set("web", 3, update_domains=3)
         first, second, third = (machine.schedule("Reboot") for machine in web)
@@ -44,7 +44,7 @@ def test_what_has_started_what_is_next_and_what_waits_and_why() -> None:
         assert [item["event"]["id"] for item in overview["waiting"]] == [second.id]
 
 
-def test_what_needs_attention_makes_it_fail() -> None:
+def test_warnings_make_status_fail() -> None:
     with Service() as service:
         service.scale_set("web", 1, hosts=["rack-1"])
         service.host("rack-1").degrade(note="fan 3")

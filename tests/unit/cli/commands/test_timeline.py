@@ -41,7 +41,7 @@ def test_without_a_terminal_it_is_plain_text(recording: Path) -> None:
     assert "\x1b" not in result.stdout
 
 
-def test_where_the_signs_cannot_be_written_there_are_letters_for_them(recording: Path) -> None:
+def test_signs_that_cannot_be_encoded_are_replaced_by_letters(recording: Path) -> None:
     words = ["timeline", str(recording), "--title", "Ein Neustart \N{SNOWMAN}"]
     result = CliRunner(charset="cp1252").invoke(app, words)
     assert result.exit_code == 0, result.exception
@@ -50,7 +50,7 @@ def test_where_the_signs_cannot_be_written_there_are_letters_for_them(recording:
 
 
 @pytest.mark.parametrize("name", ["out.svg", "out.html", "out.txt"])
-def test_the_name_of_the_file_says_how_it_is_drawn(recording: Path, name: str) -> None:
+def test_the_file_extension_selects_the_format(recording: Path, name: str) -> None:
     output = recording.parent / name
     result = run(recording, "-o", output, "--title", "A <reboot>")
     assert (result.exit_code, result.stdout) == (0, "")
@@ -65,7 +65,7 @@ def test_the_name_of_the_file_says_how_it_is_drawn(recording: Path, name: str) -
             assert drawn.startswith("A <reboot>  2027-01-15")
 
 
-def test_another_ending_is_wrong_usage_and_writes_nothing(recording: Path) -> None:
+def test_an_unknown_extension_is_wrong_usage_and_writes_nothing(recording: Path) -> None:
     output = recording.parent / "out.png"
     result = run(recording, "-o", output)
     assert result.exit_code == 2
@@ -73,7 +73,7 @@ def test_another_ending_is_wrong_usage_and_writes_nothing(recording: Path) -> No
     assert not output.exists()
 
 
-def test_what_is_no_trace_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_trace_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_text("a\nb\nc\n")
     assert "3 lines" in run(other).stderr
@@ -83,13 +83,13 @@ def test_what_is_no_trace_is_refused(tmp_path: Path) -> None:
     assert f"none: {os.strerror(errno.ENOENT)}" in run(tmp_path / "none").stderr
 
 
-def test_a_torn_last_line_is_what_a_kill_leaves(recording: Path, tmp_path: Path) -> None:
+def test_a_torn_last_line_is_ignored(recording: Path, tmp_path: Path) -> None:
     torn = tmp_path / "torn.jsonl"
     torn.write_bytes(recording.read_bytes() + b'{"kind":"exch')
     assert run(torn).exit_code == 0
 
 
-def test_a_place_that_cannot_be_written_is_named(recording: Path, tmp_path: Path) -> None:
+def test_an_output_that_cannot_be_written_is_reported(recording: Path, tmp_path: Path) -> None:
     (tmp_path / "out.svg").mkdir()
     result = run(recording, "-o", tmp_path / "out.svg")
     assert result.exit_code == 1

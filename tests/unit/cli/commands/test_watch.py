@@ -114,7 +114,7 @@ def test_a_countdown(seconds: int, said: str) -> None:
     assert starts(EVENT, NOW + timedelta(seconds=seconds)) == said
 
 
-def test_what_has_started_and_what_nobody_has_said() -> None:
+def test_started_events_and_unknown_values_are_shown_without_a_countdown() -> None:
     assert starts(STARTED, NOW) == "has started"
     assert starts(Event(id="C", type="Reboot", status="Scheduled"), NOW) == "unknown"
 
@@ -139,7 +139,7 @@ def test_a_commands_environment() -> None:
     assert [bare[f"FOREWARN_{name}"] for name in names] == ["", "", ""]
 
 
-def test_the_picture_shows_events_changes_and_how_it_stands() -> None:
+def test_the_view_shows_events_changes_and_the_state_of_the_endpoint() -> None:
     view = View(events=((EVENT, True), (STARTED, False)), changes=(told(),), machine="web_0")
     shown = drawn(view)
     head, *rest = shown.splitlines()
@@ -156,7 +156,7 @@ def test_the_picture_shows_events_changes_and_how_it_stands() -> None:
     assert "in 14 min 58 s" in drawn(view, at=NOW + timedelta(seconds=1)), "it ticks"
 
 
-def test_the_picture_of_nothing_and_of_trouble() -> None:
+def test_the_view_without_events_shows_problems_of_the_endpoint() -> None:
     assert "no events" in drawn(View(events=()))
     assert "no events" not in drawn(View()), "nobody knows yet"
     waiting = EndpointStatus(
@@ -174,7 +174,7 @@ def test_the_picture_of_nothing_and_of_trouble() -> None:
     assert f"since 2027-01-15 08:00:00Z: {waiting.problem}" in shown
 
 
-def test_a_crowd_of_events_does_not_fill_the_terminal() -> None:
+def test_the_number_of_shown_events_is_limited() -> None:
     shown = drawn(View(events=((STARTED, False),) * (SHOWN_EVENTS + 5)))
     assert shown.count("Freeze") == SHOWN_EVENTS
     assert "and 5 more" in shown

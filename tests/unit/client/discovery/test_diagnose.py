@@ -23,7 +23,7 @@ def put(root: Path, place: str, content: str = "") -> None:
     path.write_text(content)
 
 
-def test_what_was_tried_is_said_with_what_came_of_it(tmp_path: Path) -> None:
+def test_the_explanation_names_every_address_and_its_result(tmp_path: Path) -> None:
     explanation = explain_unreachable(
         [*TRIED, ("http://10.0.0.1", "refused"), ("http://10.0.0.1:8080", "answered 503")],
         tmp_path,
@@ -37,7 +37,7 @@ def test_what_was_tried_is_said_with_what_came_of_it(tmp_path: Path) -> None:
     assert "\n" not in explanation
 
 
-def test_what_others_said_does_nothing_to_the_terminal(tmp_path: Path) -> None:
+def test_text_from_others_is_escaped(tmp_path: Path) -> None:
     assert "\x1b" not in explain_unreachable([("http://a", "answered \x1b[2J")], tmp_path, {})
 
 
@@ -54,7 +54,7 @@ def test_what_others_said_does_nothing_to_the_terminal(tmp_path: Path) -> None:
         ("proc/sys/kernel/osrelease", "5.15.1-microsoft-standard-WSL2", "WSL", "in Windows"),
     ],
 )
-def test_in_a_container_one_reads_how_to_get_out(
+def test_the_explanation_in_a_container_names_how_to_reach_the_endpoint(
     tmp_path: Path, place: str, content: str, kind: str, way_out: str
 ) -> None:
     put(tmp_path, place, content)
@@ -64,14 +64,14 @@ def test_in_a_container_one_reads_how_to_get_out(
     assert "FOREWARN_METADATA=http://" in said
 
 
-def test_a_pod_is_told_of_its_policies_whatever_else_it_is(tmp_path: Path) -> None:
+def test_in_a_pod_the_explanation_names_network_policies(tmp_path: Path) -> None:
     put(tmp_path, ".dockerenv")
     explanation = explain_unreachable(TRIED, tmp_path, {"KUBERNETES_SERVICE_HOST": "10.96.0.1"})
     assert "Kubernetes pod" in explanation
     assert "egress" in explanation
 
 
-def test_a_machine_is_no_container(tmp_path: Path) -> None:
+def test_a_machine_is_not_taken_for_a_container(tmp_path: Path) -> None:
     put(tmp_path, "proc/1/cgroup", "0::/init.scope")
     put(tmp_path, "proc/sys/kernel/osrelease", "6.1.0-13-cloud-amd64")
     assert container(tmp_path, {}) is None
@@ -113,12 +113,12 @@ def test_a_missing_route_is_seen_in_the_routing_table(
         ("x", "", "late", "not seem to be"),
     ],
 )
-def test_why_follows_from_the_machine_and_the_trouble(
+def test_the_reason_follows_from_the_machine_and_the_failure(
     tmp_path: Path, place: str, content: str, trouble: str, said: str
 ) -> None:
     put(tmp_path, place, content)
     assert said in explain_unreachable([("http://169.254.169.254", trouble)], tmp_path, {})
 
 
-def test_on_this_very_machine_it_says_something(tmp_path: Path) -> None:
+def test_an_explanation_is_given_on_the_machine_of_the_test(tmp_path: Path) -> None:
     assert "no address" in explain_unreachable([])

@@ -21,7 +21,7 @@ from forewarn.client.steps import Location
         ("http://[fe80::1%eth0]", "fe80::1%eth0", 80, "[fe80::1]"),
     ],
 )
-def test_an_address(said: str, host: str, port: int, authority: str) -> None:
+def test_valid_addresses_are_read(said: str, host: str, port: int, authority: str) -> None:
     found = endpoint.parse_endpoint(said)
     assert (found, found.authority) == (Location(host, port), authority)
 
@@ -34,7 +34,7 @@ def test_an_address(said: str, host: str, port: int, authority: str) -> None:
         *("http://exämple", "http://x#y", "http://[::1", "x\r\nEvil: 1"),
     ],
 )
-def test_what_is_none_is_refused_in_a_line(said: str) -> None:
+def test_an_invalid_address_is_refused_in_one_line(said: str) -> None:
     with pytest.raises(InvalidEndpointError) as refused:
         Client(said)
     assert isinstance(refused.value, ClientError)
@@ -43,7 +43,7 @@ def test_what_is_none_is_refused_in_a_line(said: str) -> None:
     assert "\r" not in str(refused.value)
 
 
-def test_what_is_said_comes_before_what_the_environment_says() -> None:
+def test_an_argument_wins_over_the_environment() -> None:
     environ = {"FOREWARN_METADATA": "http://127.0.0.9:1"}
     assert endpoint.configured_endpoint("http://x", environ) == Location("x")
     for none in (None, ""):
@@ -54,7 +54,7 @@ def test_what_is_said_comes_before_what_the_environment_says() -> None:
 
 
 @pytest.mark.parametrize("interval", [0.0, 0.01, 16.0, float("nan"), float("inf")])
-def test_an_interval_that_would_miss_or_hammer_is_refused(interval: float) -> None:
+def test_a_too_long_or_too_short_interval_is_refused(interval: float) -> None:
     with pytest.raises(ValueError, match=r"0\.05 to 15 seconds"):
         Client("http://x", interval=interval)
     assert pace.check_interval(0.05) == 0.05

@@ -51,7 +51,7 @@ def lease(option: str, interface: str = "eth0", expire: str = "never") -> str:
         ("dhcpcd.lease", "var/lib/dhcpcd/eth0.lease"),
     ],
 )
-def test_every_client_is_understood(root: Path, name: str, place: str) -> None:
+def test_leases_of_every_dhcp_client_are_read(root: Path, name: str, place: str) -> None:
     put(root, place, (WRITTEN / name).read_bytes())
     assert leases.offered_addresses(root) == ("10.0.0.1",)
 
@@ -93,7 +93,7 @@ def test_of_each_interface_the_last_lease_counts(root: Path) -> None:
     assert leases.offered_addresses(root) == ("10.0.0.2",)
 
 
-def test_a_lease_that_is_being_written_does_not_count_yet() -> None:
+def test_an_incomplete_lease_is_ignored() -> None:
     begun = lease("option unknown-245 a:0:0:2;").removesuffix("}\n")
     first = lease("option unknown-245 a:0:0:1;")
     assert dhclient(first + begun) == [Offer("10.0.0.1")]
@@ -101,7 +101,7 @@ def test_a_lease_that_is_being_written_does_not_count_yet() -> None:
         assert dhclient(begun[:length] + "\n" + first) == [Offer("10.0.0.1")]
 
 
-def test_the_leases_that_a_server_gave_are_not_this_machines() -> None:
+def test_leases_of_a_dhcp_server_are_ignored() -> None:
     given_away = lease("option unknown-245 a:0:0:1;").replace("lease {", "lease 10.0.0.9 {")
     assert dhclient(given_away) == []
 
@@ -143,7 +143,7 @@ def test_only_an_address_that_can_be_a_machines_counts(said: str, counts: bool) 
 @pytest.mark.parametrize(
     "said", ["256.0.0.1", "10.0.0", "4294967296", "300:0:0:1", "a:0:0:1:2", "²0.0.0.1", '"a"', ""]
 )
-def test_what_is_no_address_says_nothing(said: str) -> None:
+def test_an_invalid_address_is_ignored(said: str) -> None:
     assert dhclient(lease(f"option unknown-245 {said};")) == []
     assert lease_formats.keyed(f"OPTION_245={said}") == []
     assert lease_formats.keyed(f"dhcp4.expiry={said}\nOPTION_245=0a000001") != []
@@ -166,7 +166,7 @@ def _packet(options: bytes, file: bytes = b"", server: bytes = b"") -> bytes:
     return bytes(44) + fields + b"\x63\x82\x53\x63" + options + b"\xff"
 
 
-def test_an_older_networkmanager_is_asked_for_what_no_file_says(root: Path) -> None:
+def test_an_older_networkmanager_is_queried(root: Path) -> None:
     asked = put(root, "usr/bin/nmcli", f"#!/bin/sh\ncat '{WRITTEN / 'nmcli'}'\n")
     asked.chmod(0o755)
     assert leases.offered_addresses(root) == ()  # it does not run
@@ -188,7 +188,7 @@ def test_a_networkmanager_that_does_not_answer_is_not_waited_for(
     assert leases.offered_addresses(root) == ()
 
 
-def test_of_a_long_file_of_dhclients_the_end_is_read(
+def test_the_end_of_a_long_dhclient_file_is_read(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leases, "MAX_SIZE", 4_096)
@@ -198,7 +198,7 @@ def test_of_a_long_file_of_dhclients_the_end_is_read(
     assert leases.offered_addresses(root) == ("10.0.0.2",)
 
 
-def test_what_cannot_be_read_says_nothing_and_the_next_may(root: Path) -> None:
+def test_an_unreadable_file_is_skipped(root: Path) -> None:
     put(root, "run/systemd/netif/leases/2", "OPTION_245=0a000001")
     here = root / "run/systemd/netif/leases"
     (here / "loop").symlink_to(here / "loop")
@@ -222,7 +222,7 @@ def test_a_pipe_is_left_alone(root: Path) -> None:
     os.close(end)
 
 
-def test_of_too_many_only_the_newest_are_read(root: Path) -> None:
+def test_of_too_many_files_only_the_newest_are_read(root: Path) -> None:
     for number in range(leases.MAX_FILES + 3):
         address = f"OPTION_245=0a0000{number + 1:02x}"
         put(root, f"run/systemd/netif/leases/{number}", address, changed=number)
@@ -241,7 +241,7 @@ _PIECES = [
 
 @settings(max_examples=examples(30))
 @given(st.lists(st.sampled_from(_PIECES) | st.text(max_size=4), max_size=40), st.binary())
-def test_garbage_is_no_trouble(pieces: list[str], data: bytes) -> None:
+def test_garbage_is_ignored(pieces: list[str], data: bytes) -> None:
     text = " ".join(pieces)
     for offers in (
         dhclient(text),

@@ -97,7 +97,7 @@ def conflict(client: ControlClient) -> None:
         client.schedule(REBOOT)
 
 
-def test_a_node_that_cannot_be_reached_is_passed_over(stack: ExitStack) -> None:
+def test_a_node_that_cannot_be_reached_is_skipped(stack: ExitStack) -> None:
     node = stack.enter_context(FakeNode(HALTS))
     client = client_of(unused_url(), node.url)
     assert client.halts() == []
@@ -105,7 +105,7 @@ def test_a_node_that_cannot_be_reached_is_passed_over(stack: ExitStack) -> None:
     assert [request for request, _, _ in node.requests] == ["GET /v1/halts"]
 
 
-def test_what_only_reads_is_asked_of_the_first_one(stack: ExitStack) -> None:
+def test_requests_that_only_read_go_to_the_first_node(stack: ExitStack) -> None:
     first, second = (stack.enter_context(FakeNode(HALTS)) for _ in range(2))
     client_of(first.url, second.url).halts()
     assert second.requests == []
@@ -121,7 +121,7 @@ def test_a_change_goes_to_the_node_that_decides(stack: ExitStack) -> None:
     assert (len(first.requests), len(idle.requests), len(leader.requests)) == (1, 0, 2)
 
 
-def test_the_token_is_sent_to_nobody_else(stack: ExitStack) -> None:
+def test_the_token_is_not_sent_to_other_hosts(stack: ExitStack) -> None:
     stranger = stack.enter_context(FakeNode((409, REFUSED, "")))
     first = stack.enter_context(FakeNode(follows(stranger.url)))
     second = stack.enter_context(FakeNode((409, REFUSED, "")))
@@ -130,7 +130,7 @@ def test_the_token_is_sent_to_nobody_else(stack: ExitStack) -> None:
     assert [token for _, _, token in second.requests] == [f"Bearer {TOKEN}"]
 
 
-def test_while_nobody_decides_it_waits_and_says_so_once(stack: ExitStack) -> None:
+def test_without_a_leader_the_client_waits_and_reports_it_once(stack: ExitStack) -> None:
     first = stack.enter_context(FakeNode(*[follows()] * 3, (409, REFUSED, "")))
     second = stack.enter_context(FakeNode(follows()))
     client = client_of(first.url, second.url)
@@ -141,7 +141,7 @@ def test_while_nobody_decides_it_waits_and_says_so_once(stack: ExitStack) -> Non
     assert len({key for _, key, _ in first.requests + second.requests}) == 1
 
 
-def test_if_nobody_ever_decides_the_refusal_is_reported(
+def test_if_no_leader_is_found_the_refusal_is_reported(
     stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LEADER_TRIES", 2)

@@ -59,7 +59,7 @@ def test_several_urls_are_separated_by_commas_or_spaces() -> None:
 
 
 @pytest.mark.parametrize(("text", "problem"), WRONG)
-def test_what_is_wrong_with_a_url_is_said_with_an_example(text: str, problem: str) -> None:
+def test_a_wrong_url_is_refused_with_an_example(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=re.escape(problem)) as refused:
         service_url(text)
     assert str(refused.value).startswith(f"'{text}' ")

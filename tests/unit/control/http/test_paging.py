@@ -17,7 +17,7 @@ from forewarn.control.http.paging import (
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="~"), max_size=12)
 
 
-def test_names_are_in_the_order_in_which_people_count() -> None:
+def test_names_are_in_natural_order() -> None:
     names = ["web_10", "web_9", "web_2", "a", "web", "web_2a", "10", "9"]
     assert sorted(names, key=natural_key) == [
         *("9", "10", "a", "web", "web_2", "web_2a", "web_9", "web_10"),
@@ -25,7 +25,7 @@ def test_names_are_in_the_order_in_which_people_count() -> None:
 
 
 @given(NAMES, NAMES)
-def test_two_names_are_never_in_one_place(one: str, other: str) -> None:
+def test_different_names_have_different_positions(one: str, other: str) -> None:
     assert (natural_key(one) == natural_key(other)) == (one == other)
     assert natural_key(one) <= natural_key(other) or natural_key(other) <= natural_key(one)
 
@@ -38,7 +38,7 @@ def test_a_page_ends_where_the_next_begins(group: str, machine: str) -> None:
 @given(
     st.booleans(), st.integers(-(10**17), 10**17), st.from_regex(r"[0-9A-F-]{1,36}", fullmatch=True)
 )
-def test_the_same_by_time(over: bool, at: int, id: str) -> None:
+def test_pages_by_time_end_where_the_next_begins(over: bool, at: int, id: str) -> None:
     assert parse_time_cursor(format_cursor((over, at, id))) == (over, at, id)
 
 
@@ -47,7 +47,7 @@ def test_a_page_knows_whether_there_is_more() -> None:
     assert take_page("abcd", 3) == (["a", "b", "c"], True)
 
 
-def test_the_way_to_the_next_page_asks_for_the_same() -> None:
+def test_the_link_to_the_next_page_keeps_the_filters() -> None:
     heads: dict[str, str] = {}
     add_next_link(heads, "/v1/machines", b"label=a%3Db&limit=3&after=x~y", ("web", "web_1"))
     assert heads == {"Link": '</v1/machines?label=a%3Db&limit=3&after=web~web_1>; rel="next"'}

@@ -25,7 +25,7 @@ TAG = bytes_tag(b"it")
         ("nonsense", False, False),
     ],
 )
-def test_a_tag_matches(said: str, strongly: bool, weakly: bool) -> None:
+def test_an_etag_matches(said: str, strongly: bool, weakly: bool) -> None:
     assert matching(said, TAG) is strongly
     assert matching(said, TAG, weakly=True) is weakly
 
@@ -34,11 +34,11 @@ def test_a_tag_matches(said: str, strongly: bool, weakly: bool) -> None:
     ("place", "points"),
     [(".type", "/type"), (".machines[2]", "/machines/2"), (".a.b[0].c", "/a/b/0/c"), ("", "")],
 )
-def test_a_place_in_a_body_is_pointed_at(place: str, points: str) -> None:
+def test_a_place_in_a_body_has_a_json_pointer(place: str, points: str) -> None:
     assert pointer(place) == points
 
 
-def test_a_problem_tells_programs_what_its_sentence_tells_people() -> None:
+def test_a_problem_has_the_values_of_its_refusal() -> None:
     refused = unknown_name("machine", "aa", ["aaa"])
     made = from_refusal(BY_NAME["unknown"], refused)
     assert (made.did_you_mean, made.line, made.errors) == ("aaa", None, [])

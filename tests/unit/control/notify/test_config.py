@@ -41,7 +41,9 @@ CLOUDEVENTS = {"url": "https://example.org/s3cr3t"}
         ({"cloudevents": CLOUDEVENTS | {"source": ""}}, "cloudevents.source", "must be a URI"),
     ],
 )
-def test_a_table_that_cannot_be_used(fields: dict[str, Any], key: str, says: str) -> None:
+def test_a_table_that_cannot_be_used_is_refused(
+    fields: dict[str, Any], key: str, says: str
+) -> None:
     found = list(table(**{"cloudevents": CLOUDEVENTS, **fields}).problems())
     assert len(found) == 1, found
     assert found[0][0] == key
@@ -63,13 +65,13 @@ def test_a_table_that_cannot_be_used(fields: dict[str, Any], key: str, says: str
         ),
     ],
 )
-def test_mail_that_cannot_be_sent(fields: dict[str, Any], key: str, says: str) -> None:
+def test_mail_that_cannot_be_sent_is_refused(fields: dict[str, Any], key: str, says: str) -> None:
     mail = {"server": "smtp.example.org:587", "from": "a@example.org", "to": ["b@example.org"]}
     found = list(table(mail=mail | fields).problems())
     assert [(found_key, text[: len(says)]) for found_key, text in found] == [(key, says)]
 
 
-def test_problems_are_told_with_their_lines_and_paths_are_beside_the_file(tmp_path: Path) -> None:
+def test_problems_have_lines_and_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     path = tmp_path / "forewarn.toml"
     path.write_text(
         '[[notify]]\nname = "a"\n[[notify]]\nname = "a"\nmail = { to = "x" }\n'
@@ -118,6 +120,6 @@ def test_files_are_checked_without_showing_what_is_in_them(tmp_path: Path) -> No
         assert "s3cr3t" not in text
 
 
-def test_what_is_shown_of_a_table_has_no_secret() -> None:
+def test_a_shown_table_has_no_secrets() -> None:
     shown = without_secrets({"name": "a", "label": "", "cloudevents": CLOUDEVENTS, "mail": None})
     assert shown == {"name": "a", "cloudevents": {"url": "https://example.org/***"}}

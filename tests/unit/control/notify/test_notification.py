@@ -105,7 +105,7 @@ def test_ids_depend_on_nothing_but_the_commit_and_the_kind() -> None:
     assert message(BOTH).id == message(BOTH).id == "o-7-raised"
 
 
-def test_the_maintenance_of_several_groups_is_told_once_in_local_time() -> None:
+def test_the_maintenance_of_several_groups_is_one_message_in_local_time() -> None:
     many = raised(event("web", "web-0", host="h1"), event("db", "db-0", "db-1", "db-2", host="h1"))
     zone = table(cloudevents={"url": "http://a"}, timezone="Europe/Berlin").zone
     subject = text.subject(message(many), zone)
@@ -132,7 +132,7 @@ def test_subjects(of: FeedCommit, subject: str) -> None:
 
 
 @pytest.mark.parametrize("what", KINDS)
-def test_every_kind_has_words(what: str) -> None:
+def test_every_kind_has_a_subject(what: str) -> None:
     of = raised(event("web", "web-0"))
     of.changes[0].what = what
     of.changes[0].host = "h1"
@@ -153,7 +153,7 @@ def test_text_from_others_cannot_begin_a_line() -> None:
     assert "\n" not in text.subject(message(renamed), UTC)
 
 
-def test_what_is_too_much_for_one_message_is_counted() -> None:
+def test_entries_beyond_the_limit_of_a_message_are_counted() -> None:
     notifications = [message(BOTH).notifications[0]] * 3
     several = n.combined("o", notifications, Counter({"started": 250}), None, 9)
     assert several.id == "o-7-9"

@@ -26,7 +26,7 @@ def entered(
     return [visit for visit in visits if visit is not None]
 
 
-def test_whoever_holds_most_gives_way_first(line: socket.socket) -> None:
+def test_the_address_with_most_connections_loses_one_first(line: socket.socket) -> None:
     among = OperatorConnections(4)
     single, *many = entered(among, line, "10.0.0.1", *["10.0.0.2"] * 3)
     entered(among, line, "10.0.0.3")
@@ -37,7 +37,7 @@ def test_whoever_holds_most_gives_way_first(line: socket.socket) -> None:
     assert len(among) == 3
 
 
-def test_who_is_being_answered_never_gives_way(line: socket.socket) -> None:
+def test_connections_with_a_request_are_not_closed(line: socket.socket) -> None:
     among = OperatorConnections(2)
     for visit in entered(among, line, "10.0.0.1", "10.0.0.2"):
         visit.busy()
@@ -45,7 +45,7 @@ def test_who_is_being_answered_never_gives_way(line: socket.socket) -> None:
     assert len(among) == 2
 
 
-def test_one_address_has_a_share_however_much_room_there_is(
+def test_the_connections_of_one_address_are_limited(
     line: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "MAX_OPERATOR_SHARE", 2)
@@ -60,7 +60,7 @@ def test_one_address_has_a_share_however_much_room_there_is(
     assert among.add(line, "2001:db8:0:1::3") is not None
 
 
-def test_what_is_over_makes_room_once(line: socket.socket) -> None:
+def test_a_closed_connection_makes_room_once(line: socket.socket) -> None:
     among = OperatorConnections(2)
     first, second = entered(among, line, "10.0.0.1", "10.0.0.1")
     first.busy()

@@ -40,13 +40,13 @@ def news(
     return GroupNews(view, (), Place())
 
 
-def test_a_thousand_idle_groups_have_no_pages() -> None:
+def test_idle_groups_have_no_renderings() -> None:
     documents = GroupDocuments()
     made = [documents.update(news(f"web{n}")) for n in range(1_000)]
     assert all(document.rendered == {} for document in made)
 
 
-def test_an_empty_document_is_one_page_for_all_groups_and_versions() -> None:
+def test_an_empty_document_is_rendered_once_for_all_groups_and_versions() -> None:
     documents = GroupDocuments()
     made = [documents.update(news(f"web{n}")) for n in range(1_000)]
     assert len({id(document.render(version)) for document in made for version in VERSIONS}) == 1
@@ -56,7 +56,7 @@ def test_an_empty_document_is_one_page_for_all_groups_and_versions() -> None:
     assert other.render(NEWEST).body == b'{"DocumentIncarnation":2,"Events":[]}'
 
 
-def test_a_shared_page_that_was_put_out_does_no_harm() -> None:
+def test_a_shared_rendering_that_was_evicted_is_rendered_again() -> None:
     document = GroupDocuments().update(news())
     body = document.render(NEWEST).body
     others = GroupDocuments()
@@ -66,7 +66,7 @@ def test_a_shared_page_that_was_put_out_does_no_harm() -> None:
     assert GroupDocuments().update(news()).render(NEWEST).body == body
 
 
-def test_pages_and_answers_are_made_when_first_asked_for_and_then_kept() -> None:
+def test_renderings_and_answers_are_made_on_demand_and_kept() -> None:
     document = GroupDocuments().update(news(events=(EVENT,)))
     assert document.rendered == {}
     rendered = document.render(NEWEST)
@@ -77,7 +77,7 @@ def test_pages_and_answers_are_made_when_first_asked_for_and_then_kept() -> None
     assert rendered.answers == [None, None, answer, None]
 
 
-def test_the_same_news_again_replaces_nothing() -> None:
+def test_an_unchanged_update_keeps_the_rendering() -> None:
     documents = GroupDocuments()
     document = documents.update(news(events=(EVENT,)))
     rendered = document.render(NEWEST)
@@ -94,7 +94,7 @@ def test_the_same_news_again_replaces_nothing() -> None:
         news(events=(EVENT,), enabled=False),
     ],
 )
-def test_other_news_replace_every_page_of_the_same_board(other: GroupNews) -> None:
+def test_a_changed_update_drops_every_rendering_of_the_document(other: GroupNews) -> None:
     documents = GroupDocuments()
     document = documents.update(news(events=(EVENT,)))
     for version in VERSIONS:
@@ -105,14 +105,14 @@ def test_other_news_replace_every_page_of_the_same_board(other: GroupNews) -> No
     assert document.incarnation == other.view.incarnation
 
 
-def test_a_page_knows_what_its_version_lists() -> None:
+def test_a_rendering_knows_the_events_that_its_version_lists() -> None:
     preempt = msgspec.structs.replace(EVENT, id="A" * 36, type=EventType.PREEMPT)
     document = GroupDocuments().update(news(events=(EVENT, preempt)))
     assert document.render(NEWEST).events == (EVENT.id, preempt.id)
     assert document.render(BY_NAME["2017-08-01"]).events == (EVENT.id,)
 
 
-def test_one_groups_events_are_on_no_other_board() -> None:
+def test_events_of_a_group_are_in_no_other_document() -> None:
     documents = GroupDocuments()
     busy, idle = documents.update(news("busy", events=(EVENT,))), documents.update(news("idle"))
     assert EVENT.id.encode() in busy.render(NEWEST).body
@@ -128,7 +128,7 @@ def test_one_groups_events_are_on_no_other_board() -> None:
         (CLOSE + UNCHANGED, b"304 Not Modified", True),
     ],
 )
-def test_an_answer_in_its_four_forms(which: int, status: bytes, closes: bool) -> None:
+def test_an_answer_has_four_forms(which: int, status: bytes, closes: bool) -> None:
     rendered = GroupDocuments().update(news(events=(EVENT,))).render(NEWEST)
     answer = rendered.answer(which)
     head, _, body = (answer.before + b"x: y" + answer.after).partition(b"\r\n\r\n")

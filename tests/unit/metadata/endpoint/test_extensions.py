@@ -46,7 +46,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(work)
 
 
-def test_whoever_is_woken_may_look_again() -> None:
+def test_a_woken_request_may_look_again() -> None:
     async def work() -> None:
         room = Room()
         one, other = await room.enter("web"), await room.enter("sql")
@@ -61,7 +61,7 @@ def test_whoever_is_woken_may_look_again() -> None:
     run(work())
 
 
-def test_many_are_woken_a_slice_in_every_turn() -> None:
+def test_many_requests_are_woken_in_slices() -> None:
     async def work() -> None:
         room = Room()
         callers = [await room.enter() for _ in range(3 * WAKE_SLICE + 1)]
@@ -77,7 +77,7 @@ def test_many_are_woken_a_slice_in_every_turn() -> None:
     run(work())
 
 
-def test_a_second_change_while_others_are_still_being_woken_wakes_all() -> None:
+def test_a_second_change_during_a_wake_up_wakes_all() -> None:
     async def work() -> None:
         room = Room()
         callers = [await room.enter() for _ in range(2 * WAKE_SLICE)]
@@ -92,7 +92,7 @@ def test_a_second_change_while_others_are_still_being_woken_wakes_all() -> None:
     run(work())
 
 
-def test_whoever_has_gone_or_given_up_is_forgotten_also_while_being_woken() -> None:
+def test_disconnected_requests_are_forgotten_even_during_a_wake_up() -> None:
     async def work() -> None:
         room = Room()
         callers = [await room.enter() for _ in range(3 * WAKE_SLICE)]
@@ -108,7 +108,7 @@ def test_whoever_has_gone_or_given_up_is_forgotten_also_while_being_woken() -> N
 
 
 @pytest.mark.parametrize("turns", range(4))
-def test_whose_time_is_up_in_the_same_moment_is_woken_once(turns: int) -> None:
+def test_a_request_whose_timeout_coincides_with_a_change_is_woken_once(turns: int) -> None:
     async def work() -> None:
         room = Room()
         caller = await room.enter(patience=0)
@@ -121,7 +121,7 @@ def test_whose_time_is_up_in_the_same_moment_is_woken_once(turns: int) -> None:
     run(work())
 
 
-def test_whoever_says_something_instead_is_not_patient() -> None:
+def test_a_request_that_sends_more_bytes_stops_waiting() -> None:
     async def work() -> None:
         room = Room()
         caller = await room.enter()
@@ -133,7 +133,7 @@ def test_whoever_says_something_instead_is_not_patient() -> None:
 
 
 @pytest.mark.parametrize("woken", [True, False])
-def test_whoever_is_told_to_end_ends_and_does_not_look_again(woken: bool) -> None:
+def test_a_request_that_is_told_to_end_does_not_look_again(woken: bool) -> None:
     async def work() -> None:
         room = Room()
         caller = await room.enter()

@@ -47,7 +47,7 @@ def served(jobs: list[tuple[str, int]]) -> Turns:
     return asyncio.run(serve())
 
 
-def test_callers_are_served_in_turn_however_much_one_of_them_wants() -> None:
+def test_callers_are_served_round_robin() -> None:
     turns = served([("a", SHARE)] * 4 + [("b", SHARE)] * 2 + [("c", SHARE)])
     assert turns.order == "abcabaa"
 
@@ -64,12 +64,12 @@ def test_small_jobs_share_a_turn() -> None:
     assert turns.order == "aaaabaaaa"
 
 
-def test_whoever_has_cost_more_than_its_share_is_passed_over_until_others_have() -> None:
+def test_a_caller_that_exceeded_its_share_waits_for_the_others() -> None:
     turns = served([("a", 4 * SHARE)] * 2 + [("b", SHARE)] * 5)
     assert turns.order == "abbbbab"
 
 
-def test_a_job_that_fails_is_no_concern_of_the_others_and_is_told_once() -> None:
+def test_a_failing_job_does_not_stop_others_and_is_logged_once() -> None:
     def fails() -> int:
         raise RuntimeError("cannot")
 

@@ -29,7 +29,7 @@ def connections(*names: str, limits: Limits = LIMITS) -> ConnectionLimits:
     return made
 
 
-def test_a_machine_has_so_many_connections_and_no_more() -> None:
+def test_the_connections_of_a_machine_are_limited() -> None:
     assert connections("a", "a").admission("a") is ConnectionAdmission.ADMITTED
     assert connections("a", "a", "a").admission("a") is ConnectionAdmission.MACHINE_FULL
     assert connections("a", "a", "a").admission("b") is ConnectionAdmission.ADMITTED, (
@@ -37,7 +37,7 @@ def test_a_machine_has_so_many_connections_and_no_more() -> None:
     )
 
 
-def test_all_together_have_so_many_and_no_more() -> None:
+def test_the_connections_of_all_machines_are_limited() -> None:
     full = connections("a", "a", "a", "b", "c")
     assert {full.admission(name) for name in "abcd"} == {ConnectionAdmission.ALL_FULL}
     full.leave("b")
@@ -45,7 +45,7 @@ def test_all_together_have_so_many_and_no_more() -> None:
     assert full.admission("a") is ConnectionAdmission.MACHINE_FULL
 
 
-def test_a_room_is_counted_under_the_name_of_its_limit() -> None:
+def test_refusals_are_counted_by_limit() -> None:
     names = {field.name for field in msgspec.structs.fields(Limits)}
     assert {
         room.value for room in ConnectionAdmission if room is not ConnectionAdmission.ADMITTED
@@ -53,7 +53,7 @@ def test_a_room_is_counted_under_the_name_of_its_limit() -> None:
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=40))
-def test_whoever_leaves_leaves_nothing_behind(names: list[str]) -> None:
+def test_a_closed_connection_leaves_nothing_behind(names: list[str]) -> None:
     made = connections(*names, limits=Limits())
     assert made.total == len(names)
     for name in reversed(names):
@@ -76,7 +76,7 @@ def stands(monkeypatch: pytest.MonkeyPatch) -> Stands:
     return stands
 
 
-def test_a_rate_is_a_full_bucket_that_fills_again(stands: Stands) -> None:
+def test_a_rate_limit_is_a_token_bucket(stands: Stands) -> None:
     rates = RateLimits(5)
     assert [rates.admit("a") for _ in range(7)] == [True] * 5 + [False] * 2
     assert rates.admit("b")
@@ -86,7 +86,7 @@ def test_a_rate_is_a_full_bucket_that_fills_again(stands: Stands) -> None:
     assert [rates.admit("a") for _ in range(6)] == [True] * 5 + [False]
 
 
-def test_to_be_refused_costs_nothing(stands: Stands) -> None:
+def test_a_refused_request_takes_no_token(stands: Stands) -> None:
     rates = RateLimits(1)
     rates.admit("a")
     assert not any(rates.admit("a") for _ in range(100))
@@ -114,7 +114,7 @@ def test_polls_are_counted_by_version_and_status() -> None:
     assert list(counts.by_version_and_status()) == expected
 
 
-def test_a_limit_is_told_once_a_minute_with_how_often() -> None:
+def test_a_limit_is_logged_once_a_minute_with_a_count() -> None:
     counts = EndpointCounts()
     with capture_logs() as entries:
         for _ in range(1_000):

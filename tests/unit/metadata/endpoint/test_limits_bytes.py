@@ -8,7 +8,7 @@ LIMITS = Limits(max_buffered_per_machine=100, max_buffered=300, max_body=80)
 ONE, TWO, THREE = object(), object(), object()  # connections
 
 
-def test_a_machine_that_holds_its_share_waits_but_for_one_connection() -> None:
+def test_a_machine_at_its_share_waits_except_for_one_connection() -> None:
     buffered = BufferLimits(LIMITS)
     buffered.change("a", 99)
     assert buffered.full("a", ONE, 9) == ""
@@ -23,7 +23,7 @@ def test_a_machine_that_holds_its_share_waits_but_for_one_connection() -> None:
     assert buffered.full("a", ONE, 9) == "max_buffered_per_machine"
 
 
-def test_nobody_waits_because_of_others() -> None:
+def test_a_machine_does_not_wait_because_of_others() -> None:
     buffered = BufferLimits(LIMITS)
     for name in "abc":
         buffered.change(name, 90)
@@ -45,7 +45,7 @@ def test_a_machine_at_its_limit_comes_to_an_end_however_many_others_hold_a_littl
     assert buffered.full("a", TWO, 9) == "max_buffered_per_machine"
 
 
-def test_whoever_waits_is_woken_once_when_its_machine_releases_something() -> None:
+def test_a_waiting_connection_is_woken_once_when_its_machine_releases_bytes() -> None:
     buffered, woken = BufferLimits(LIMITS), list[str]()
     buffered.change("a", 100)
     buffered.wait("a", lambda: woken.append("a"))
@@ -57,7 +57,7 @@ def test_whoever_waits_is_woken_once_when_its_machine_releases_something() -> No
     assert woken == ["a"]
 
 
-def test_all_who_wait_are_woken_when_there_is_room_for_all_again() -> None:
+def test_all_waiting_connections_are_woken_when_there_is_room() -> None:
     buffered, woken = BufferLimits(LIMITS), list[str]()
     for name in "abcd":
         buffered.change(name, 90)
@@ -66,7 +66,7 @@ def test_all_who_wait_are_woken_when_there_is_room_for_all_again() -> None:
     assert sorted(woken) == ["a", "b", "c", "d"]
 
 
-def test_whoever_has_gone_is_not_woken() -> None:
+def test_a_closed_connection_is_not_woken() -> None:
     buffered, woken = BufferLimits(LIMITS), list[str]()
 
     def wake() -> None:
@@ -80,6 +80,6 @@ def test_whoever_has_gone_is_not_woken() -> None:
     assert (buffered.total, buffered.held("a")) == (0, 0)
 
 
-def test_callers_that_are_no_machines_share_one_part() -> None:
+def test_unknown_callers_share_one_limit() -> None:
     assert share_of("web_0") == "web_0"
     assert share_of(f"{UNKNOWN_CALLER}10.0.0.1") == share_of(f"{UNKNOWN_CALLER}10.0.0.2")

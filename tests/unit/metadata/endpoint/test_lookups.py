@@ -7,7 +7,7 @@ import asyncio
 from forewarn.metadata.endpoint.lookups import MAX_AT_ONCE, MAX_REMEMBERED, Lookups
 
 
-def test_an_address_is_asked_for_once_however_many_wait_and_not_again_at_once() -> None:
+def test_concurrent_lookups_of_an_address_are_one_request() -> None:
     async def play() -> None:
         asked: list[str] = []
         answer = asyncio.Event()

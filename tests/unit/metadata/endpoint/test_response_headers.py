@@ -25,7 +25,7 @@ def short(headers: ResponseHeaders) -> str:
     return (headers.lines + last).rpartition(b" ")[2].decode()
 
 
-def test_every_id_is_fresh_whichever_way_it_is_taken() -> None:
+def test_every_request_id_is_unique_on_both_paths() -> None:
     headers = ResponseHeaders()
     headers.refresh(AT)
     ids = [(long, short)[n % 2](headers) for n in range(MANY)]
@@ -40,7 +40,7 @@ def test_two_processes_share_no_ids() -> None:
     assert long(one)[:-12] != long(other)[:-12]
 
 
-def test_an_id_keeps_its_form_when_all_its_digits_start_over() -> None:
+def test_a_request_id_keeps_its_form_when_the_counter_wraps() -> None:
     headers = ResponseHeaders()
     headers.refresh(AT)
     headers._first = standing_module._FIRST_DIGITS - 1
@@ -62,7 +62,7 @@ def test_the_lines_are_written_once_a_second() -> None:
     assert f"\r\nserver: {SERVER}\r\n".encode() in headers.lines
 
 
-def test_a_later_answer_on_the_long_way_dates_the_short_one() -> None:
+def test_the_date_of_one_path_updates_the_other() -> None:
     headers = ResponseHeaders()
     headers.refresh(AT)
     assert dict(headers.headers(AT + 5 * SECOND))["Date"] == "Fri, 15 Jan 2027 08:00:05 GMT"

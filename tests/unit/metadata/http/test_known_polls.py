@@ -77,7 +77,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize("what", GOOD)
-def test_what_is_admitted(what: str) -> None:
+def test_variants_of_a_poll_have_a_plan(what: str) -> None:
     admitted(GOOD[what])
 
 
@@ -85,7 +85,7 @@ def test_an_etag_is_part_of_the_plan() -> None:
     assert admitted(poll('If-None-Match: "a", W/"b"')).tags == {"a", "b"}
 
 
-def test_learning_leaves_nothing_to_be_collected() -> None:
+def test_learning_leaves_no_garbage() -> None:
     learn(poll("User-Agent: warm"))
     gc.freeze()  # what other tests have left is not looked at
     gc.disable()
@@ -98,7 +98,7 @@ def test_learning_leaves_nothing_to_be_collected() -> None:
 
 
 @pytest.mark.parametrize("value", ["close", "Close", "CLOSE"])
-def test_a_last_poll_is_a_plan_too(value: str) -> None:
+def test_a_poll_with_connection_close_has_a_plan(value: str) -> None:
     plan = admitted(poll(f"Connection: {value}"))
     assert (plan.close, plan.which) == (True, CLOSE)
 
@@ -159,7 +159,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_what_takes_the_long_way(what: str) -> None:
+def test_other_requests_have_no_plan(what: str) -> None:
     assert learn(BAD[what]) is None
     assert known(BAD[what]) is None, "and nothing of it is remembered"
     assert not known_polls._known_polls
@@ -173,7 +173,7 @@ def test_a_plan_is_for_two_kibibytes_at_most() -> None:
     assert learn(poll("Accept: " + "a" * (room + 1))) is None
 
 
-def test_the_oldest_goes_when_there_are_too_many() -> None:
+def test_the_oldest_plan_is_evicted() -> None:
     asked = [poll(target=f"{TARGET}&n={n}") for n in range(MAX_KNOWN_POLLS + 10)]
     for data in asked[:MAX_KNOWN_POLLS]:
         admitted(data)
@@ -185,7 +185,7 @@ def test_the_oldest_goes_when_there_are_too_many() -> None:
     assert all(known(data) for data in asked[10:])
 
 
-def test_what_is_refused_puts_nobody_out() -> None:
+def test_refused_requests_evict_no_plan() -> None:
     admitted(POLL)
     for n in range(2 * MAX_KNOWN_POLLS):
         learn(poll(f"X-Odd: {n}"))

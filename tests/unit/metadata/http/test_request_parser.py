@@ -33,7 +33,7 @@ def parsed(pieces: list[bytes], limits: Limits = LIMITS) -> tuple[list[tuple[str
     return found, left
 
 
-def test_it_stops_behind_a_head_and_behind_a_message() -> None:
+def test_the_parser_stops_after_a_head_and_after_a_message() -> None:
     parser = RequestParser()
     data = POST + b"hello" + GET
     assert parser.consume(data, LIMITS) == len(POST)
@@ -47,7 +47,7 @@ def test_it_stops_behind_a_head_and_behind_a_message() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1_000])
-def test_it_does_not_matter_where_bytes_are_cut(size: int) -> None:
+def test_a_request_is_parsed_however_it_is_split(size: int) -> None:
     chunks = b"5\r\nhello\r\n1;a=b\r\n!\r\n0\r\nX: y\r\n\r\n"
     data = GET + b"\r\n" + POST + b"\r\n\r\n!" + CHUNKED + chunks + b"BREW / HTTP/1.0\r\n\r\n" + GET
     pieces = [data[at : at + size] for at in range(0, len(data), size)]
@@ -74,7 +74,7 @@ def test_a_body_that_is_discarded_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize("extension", [b"", b";a=b"])
-def test_so_many_chunks_and_no_more(extension: bytes) -> None:
+def test_the_number_of_chunks_is_limited(extension: bytes) -> None:
     limits = Limits(max_chunks=3)
     chunk = b"1%b\r\n \r\n" % extension
     assert parsed([CHUNKED + chunk * 3 + b"0\r\n\r\n"], limits)[0] == [("POST", b"   ")]
@@ -94,7 +94,7 @@ def test_so_many_chunks_and_no_more(extension: bytes) -> None:
         b"GET /" + b"x" * 17_000,
     ],
 )
-def test_what_stands_around_a_body_is_bounded(data: bytes) -> None:
+def test_chunk_extensions_and_trailers_are_limited(data: bytes) -> None:
     for size in (len(data), 1_000):
         with pytest.raises(Malformed) as refused:
             parsed([data[at : at + size] for at in range(0, len(data), size)])

@@ -55,7 +55,7 @@ def again(path: Path, host: str = "h1") -> list[Told]:
         journal.close()
 
 
-def test_what_was_told_is_read_again_in_order(journal: Journal) -> None:
+def test_updates_are_read_again_in_order(journal: Journal) -> None:
     assert journal.read() == TOLD
     journal.close()
     assert again(journal.path) == TOLD
@@ -69,7 +69,7 @@ def test_a_new_journal_is_empty(tmp_path: Path) -> None:
     assert again(tmp_path / "journal") == []
 
 
-def test_wherever_its_end_is_missing_all_that_is_whole_is_used(journal: Journal) -> None:
+def test_a_truncated_journal_is_used_up_to_its_last_complete_entry(journal: Journal) -> None:
     content = journal.path.read_bytes()
     journal.close()
     found = set()
@@ -81,7 +81,7 @@ def test_wherever_its_end_is_missing_all_that_is_whole_is_used(journal: Journal)
     assert found == set(range(len(TOLD)))
 
 
-def test_if_anything_else_is_damaged_nothing_of_it_is_used(journal: Journal) -> None:
+def test_a_damaged_journal_is_not_used(journal: Journal) -> None:
     content = journal.path.read_bytes()
     journal.close()
     for at in range(len(content)):
@@ -116,7 +116,9 @@ def test_a_journal_has_one_node(journal: Journal, tmp_path: Path) -> None:
     Journal(tmp_path, "h1").close()
 
 
-def test_it_is_long_when_it_has_doubled(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_journal_is_long_when_it_has_doubled(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert not journal.long
     monkeypatch.setattr(journal_module, "LEAST_GROWTH", 100)
     for _ in range(50):
@@ -127,7 +129,7 @@ def test_it_is_long_when_it_has_doubled(journal: Journal, monkeypatch: pytest.Mo
     assert journal.read() == TOLD
 
 
-def test_a_full_disk_is_reported_and_what_is_on_it_stays(journal: Journal) -> None:
+def test_a_full_disk_is_reported_and_the_journal_is_kept(journal: Journal) -> None:
     new = journal.path.with_suffix(".new")
     new.symlink_to("/dev/full")
     with pytest.raises(JournalFailed, match=f"{journal.path}: {os.strerror(errno.ENOSPC)}"):
@@ -142,7 +144,7 @@ def test_a_full_disk_is_reported_and_what_is_on_it_stays(journal: Journal) -> No
     assert journal.read() == TOLD
 
 
-def test_what_was_told_is_read_also_if_the_disk_has_become_read_only(
+def test_a_journal_on_a_read_only_disk_is_read(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = os.open

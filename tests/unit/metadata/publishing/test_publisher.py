@@ -126,7 +126,7 @@ def play(body: Callable[[Scene], Awaitable[None]]) -> None:
     asyncio.run(life())
 
 
-def test_a_change_is_shown_when_all_who_show_the_group_have_confirmed() -> None:
+def test_a_change_is_shown_when_all_members_of_the_group_have_confirmed() -> None:
     async def body(scene: Scene) -> None:
         await scene.define("web")
         one, two = scene.enter("web"), scene.enter("web")
@@ -143,7 +143,7 @@ def test_a_change_is_shown_when_all_who_show_the_group_have_confirmed() -> None:
     play(body)
 
 
-def test_other_groups_wait_for_nobody() -> None:
+def test_changes_of_other_groups_do_not_wait() -> None:
     async def body(scene: Scene) -> None:
         await scene.define("web", "db")
         silent, other = scene.enter("web"), scene.enter("db")
@@ -158,7 +158,7 @@ def test_other_groups_wait_for_nobody() -> None:
     play(body)
 
 
-def test_what_comes_while_a_group_is_published_is_published_afterwards_as_one() -> None:
+def test_changes_during_a_publication_are_published_together_afterwards() -> None:
     async def body(scene: Scene) -> None:
         await scene.define("web")
         member = scene.enter("web")
@@ -228,7 +228,7 @@ def test_what_one_commit_changes_is_shown_together() -> None:
     play(body)
 
 
-def test_of_a_commit_only_those_confirm_who_are_told_something() -> None:
+def test_only_members_that_get_an_update_confirm_a_commit() -> None:
     async def body(scene: Scene) -> None:
         await scene.define("web", "db")
         web, db = scene.enter("web"), scene.enter("db")
@@ -242,7 +242,7 @@ def test_of_a_commit_only_those_confirm_who_are_told_something() -> None:
     play(body)
 
 
-def test_nobody_is_told_of_what_guests_cannot_notice() -> None:
+def test_a_change_that_guests_cannot_notice_is_not_published() -> None:
     async def body(scene: Scene) -> None:
         await scene.define("web")
         member = scene.enter("web")
@@ -254,7 +254,7 @@ def test_nobody_is_told_of_what_guests_cannot_notice() -> None:
     play(body)
 
 
-def test_one_that_is_absent_is_waited_for_even_if_nothing_changes_for_guests() -> None:
+def test_an_absent_member_is_waited_for_even_without_a_visible_change() -> None:
     async def body(scene: Scene) -> None:
         await scene.define("web", "db")
         scene.absent = {"web"}
@@ -279,7 +279,7 @@ def test_one_that_is_absent_is_waited_for_even_if_nothing_changes_for_guests() -
     play(body)
 
 
-def test_one_that_is_late_is_fenced_and_not_waited_for() -> None:
+def test_a_late_member_is_fenced_and_not_waited_for() -> None:
     async def body(scene: Scene) -> None:
         await scene.define("web")
         member = scene.enter("web")
@@ -294,7 +294,7 @@ def test_one_that_is_late_is_fenced_and_not_waited_for() -> None:
     play(body)
 
 
-def test_one_that_comes_back_may_show_what_was_before_until_it_has_confirmed_all() -> None:
+def test_a_returning_member_may_show_the_old_state_until_it_has_confirmed() -> None:
     async def body(scene: Scene) -> None:
         await scene.define("web")
         scene.absent = {"web"}
@@ -311,7 +311,7 @@ def test_one_that_comes_back_may_show_what_was_before_until_it_has_confirmed_all
     play(body)
 
 
-def test_one_that_has_caught_up_need_not_confirm_what_it_was_not_told() -> None:
+def test_a_member_that_has_caught_up_confirms_only_its_updates() -> None:
     async def body(scene: Scene) -> None:
         await scene.define("web")
         back = scene.enter("web", joined=False)
@@ -331,7 +331,7 @@ def test_one_that_has_caught_up_need_not_confirm_what_it_was_not_told() -> None:
     play(body)
 
 
-def test_one_that_shows_nothing_yet_is_not_waited_for() -> None:
+def test_a_member_that_shows_nothing_yet_is_not_waited_for() -> None:
     async def body(scene: Scene) -> None:
         await scene.define("web")
         fresh = scene.enter("web", serving=False, joined=False)
@@ -342,7 +342,7 @@ def test_one_that_shows_nothing_yet_is_not_waited_for() -> None:
     play(body)
 
 
-def test_a_group_that_is_removed_is_told_once_and_then_forgotten() -> None:
+def test_the_removal_of_a_group_is_published_once() -> None:
     async def body(scene: Scene) -> None:
         await scene.define("web")
         member = scene.enter("web")
@@ -361,7 +361,7 @@ def test_a_group_that_is_removed_is_told_once_and_then_forgotten() -> None:
     play(body)
 
 
-def test_whoever_may_have_missed_a_change_is_fenced() -> None:
+def test_a_member_that_may_have_missed_a_change_is_fenced() -> None:
     async def body(scene: Scene) -> None:
         await scene.define("web")
         member = scene.enter("web")
@@ -378,7 +378,7 @@ def test_whoever_may_have_missed_a_change_is_fenced() -> None:
     play(body)
 
 
-def test_one_that_comes_back_confirms_by_what_it_is_told_nothing_that_was_before() -> None:
+def test_a_returning_member_does_not_confirm_earlier_changes() -> None:
     async def body(scene: Scene) -> None:
         await scene.define("web", "db")
         silent = scene.enter("web")
@@ -396,7 +396,7 @@ def test_one_that_comes_back_confirms_by_what_it_is_told_nothing_that_was_before
     play(body)
 
 
-def test_a_group_that_is_told_again_while_it_is_compared_does_not_go_back() -> None:
+def test_a_group_published_again_during_a_comparison_does_not_go_back() -> None:
     async def body(scene: Scene) -> None:
         names = [f"g{n}" for n in range(COMPARE_SLICE)]
         await scene.define(*names)

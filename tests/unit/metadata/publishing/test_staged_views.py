@@ -53,7 +53,7 @@ async def opened(*groups: GroupNews) -> tuple[StagedViews, Told]:
     return stage, told
 
 
-def test_a_change_is_shown_when_everybody_has_heard_of_it_and_nothing_before() -> None:
+def test_a_change_is_shown_only_when_all_have_confirmed_it() -> None:
     async def life() -> None:
         stage, told = await opened(news("web", 1), news("db", 1))
         stage.stage(2, [changed(news("web", 2))])
@@ -99,7 +99,7 @@ def test_what_does_not_change_is_not_held_back_when_all_is_told_anew() -> None:
     asyncio.run(life())
 
 
-def test_news_is_not_undone_by_what_was_read_before_it() -> None:
+def test_an_update_is_not_undone_by_an_older_read() -> None:
     async def life() -> None:
         stage, told = await opened(news("web", 1))
         stage.begin()
@@ -113,7 +113,7 @@ def test_news_is_not_undone_by_what_was_read_before_it() -> None:
     asyncio.run(life())
 
 
-def test_what_was_on_its_way_when_control_died_is_settled_by_the_next() -> None:
+def test_changes_in_flight_when_control_died_are_settled_by_the_next_one() -> None:
     async def life() -> None:
         stage, told = await opened(news("web", 1))
         stage.stage(2, [changed(news("web", 2))])
@@ -127,7 +127,7 @@ def test_what_was_on_its_way_when_control_died_is_settled_by_the_next() -> None:
     asyncio.run(life())
 
 
-def test_nobody_waits_for_ever() -> None:
+def test_a_held_change_can_be_shown_without_confirmation() -> None:
     async def life() -> None:
         stage, told = await opened(news("web", 1))
         stage.stage(2, [changed(news("web", 2))])
@@ -138,7 +138,7 @@ def test_nobody_waits_for_ever() -> None:
     asyncio.run(life())
 
 
-def test_what_was_told_last_is_held_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_latest_update_is_held_longest(monkeypatch: pytest.MonkeyPatch) -> None:
     async def life() -> None:
         now = [100.0]
         monkeypatch.setattr(guard, "monotonic", lambda: now[0])
@@ -187,7 +187,7 @@ def test_machines_come_and_go_without_anybody_waiting_while_the_document_is_the_
     asyncio.run(life())
 
 
-def test_news_of_a_group_that_nobody_has_heard_of_has_to_be_whole() -> None:
+def test_an_update_of_an_unknown_group_must_be_complete() -> None:
     async def life() -> None:
         stage, _ = await opened(news("web", 1))
         with pytest.raises(BrokenConnection, match="not sent before"):
@@ -196,7 +196,7 @@ def test_news_of_a_group_that_nobody_has_heard_of_has_to_be_whole() -> None:
     asyncio.run(life())
 
 
-def test_groups_that_are_equal_are_equal_after_a_journey() -> None:
+def test_equal_groups_are_equal_after_serialization() -> None:
     """The line is msgpack; what comes out must compare equal, or all would be held back."""
     group = news("web", 3, ("a", "b"))
     again = msgspec.msgpack.decode(msgspec.msgpack.encode(group), type=GroupNews)

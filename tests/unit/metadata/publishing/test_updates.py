@@ -21,7 +21,7 @@ def changed(before: Group | None, after: Group) -> Changed:
     return found
 
 
-def test_operators_affairs_are_not_told() -> None:
+def test_data_for_operators_is_not_sent() -> None:
     before = group("web", 3)
     machines = tuple(msgspec.structs.replace(m, labels={}) for m in before.machines)
     after = msgspec.structs.replace(before, machines=machines, labels={"new": "label"})
@@ -29,14 +29,14 @@ def test_operators_affairs_are_not_told() -> None:
     assert updates.guest_news(before).machines == updates.guest_news(after).machines
 
 
-def test_that_a_machine_is_on_another_host_is_told_without_saying_on_which() -> None:
+def test_machines_of_other_hosts_are_sent_without_their_host() -> None:
     before = group("web", 3)
     machines = tuple(msgspec.structs.replace(m, host="x") for m in before.machines)
     told = changed(before, msgspec.structs.replace(before, machines=machines))
     assert [(m.name, m.host) for m in told.machines or ()] == [(m.name, "") for m in machines]
 
 
-def test_what_is_told_of_a_change_is_what_has_changed() -> None:
+def test_only_changed_parts_are_sent() -> None:
     before = group("web", 2)
     enabled = msgspec.structs.replace(before, enabled=True, incarnation=1)
     told = changed(before, enabled)
@@ -52,7 +52,7 @@ def test_what_is_told_of_a_change_is_what_has_changed() -> None:
     assert told == updates.in_full(told, before)
 
 
-def test_only_the_last_piece_of_news_says_that_there_is_no_more() -> None:
+def test_only_the_last_piece_is_marked_as_complete() -> None:
     changes = [Changed(updates.guest_news(group(f"g{n}", 300)).view, ()) for n in range(2)]
     small = [Publication(7, tuple(changes)), Publication(8, tuple(changes))]
     (one,) = updates.news(small)

@@ -46,7 +46,7 @@ def test_a_service_of_the_system_is_found_by_everybody(
     assert list((own / "system").iterdir()) == []
 
 
-def test_a_service_of_somebody_else_is_taken_for_what_its_note_says(own: Path) -> None:
+def test_the_note_of_another_user_is_read(own: Path) -> None:
     """It may not be asked whether it is there, but its number is in use by somebody else."""
     left = own / "system/1.json"
     left.write_bytes(msgspec.json.encode(Note(1, "http://guests", "http://control")))
@@ -64,7 +64,7 @@ def test_a_note_whose_process_is_gone_is_removed(own: Path) -> None:
     assert {path.name for path in own.rglob("*.json")} == {"y.json"}
 
 
-def test_several_services_have_to_be_told_apart(own: Path) -> None:
+def test_several_services_are_refused_without_a_choice(own: Path) -> None:
     left = own / f"system/{os.getppid()}.json"
     left.write_bytes(msgspec.json.encode(Note(os.getppid(), "http://guests", "http://other")))
     with (

@@ -169,6 +169,6 @@ def test_where_there_is_one_loopback_address_ports_are_used(
         sockets.has_many_loopback_addresses.cache_clear()
 
 
-def test_what_is_not_known_is_refused() -> None:
+def test_an_unknown_kind_of_addresses_is_refused() -> None:
     with pytest.raises(ValueError, match=r"addresses='port'.*auto, loopback, ports"):
         Service(addresses="port")  # type: ignore[arg-type]

@@ -43,7 +43,7 @@ def test_where_binding_to_the_device_is_not_possible_each_address_has_a_socket(
             listener.close()
 
 
-def test_if_one_address_cannot_be_had_none_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_one_address_cannot_be_bound_none_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(socket, "SO_BINDTODEVICE")
     with pytest.raises(CannotListen, match=r"192\.0\.2\.1:\d+ is not"):
         open_loopback(0, ["127.0.0.1", "192.0.2.1"])

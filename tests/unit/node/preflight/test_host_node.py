@@ -57,9 +57,7 @@ def check(files: Path, tmp_path: Path) -> Checks:
     return run
 
 
-def test_nothing_is_wrong_with_what_can_be_used_and_nothing_is_changed(
-    check: Checks, tmp_path: Path
-) -> None:
+def test_usable_settings_have_no_problems_and_change_nothing(check: Checks, tmp_path: Path) -> None:
     found = check()
     assert (found.exit_code, found.stderr) == (0, "")
     assert "valid" in found.stdout
@@ -84,7 +82,7 @@ def test_nothing_is_wrong_with_what_can_be_used_and_nothing_is_changed(
         ({"record": "{files}"}, 9, "{files} is a directory"),
     ],
 )
-def test_what_cannot_be_used_is_said_with_the_line_of_the_setting(
+def test_unusable_settings_are_reported_with_their_line(
     check: Checks, files: Path, settings: dict[str, str], line: int, problem: str
 ) -> None:
     found = check(**{key: value.format(files=files) for key, value in settings.items()})
@@ -93,7 +91,7 @@ def test_what_cannot_be_used_is_said_with_the_line_of_the_setting(
     assert re.search(problem.format(files=files), found.stderr)
 
 
-def test_what_control_will_refuse_or_guests_will_miss_is_a_warning(
+def test_settings_that_control_will_refuse_are_warnings(
     check: Checks, files: Path, tmp_path: Path
 ) -> None:
     expired = check(certificate=f"{files}/old.pem", key=f"{files}/old.key")

@@ -77,11 +77,11 @@ def test_a_flag_wins_over_the_environment_which_wins_over_the_file(tmp_path: Pat
         (LEAST + 'log = "xml"', ":5: log = 'xml'"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, says: str) -> None:
+def test_problems_are_reported_with_their_place(tmp_path: Path, text: str, says: str) -> None:
     assert any(says in problem for problem in problems(tmp_path, text))
 
 
-def test_a_variable_of_a_node_that_cannot_be_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_variable_is_refused(tmp_path: Path) -> None:
     (unknown,) = problems(tmp_path, LEAST, {"FOREWARN_NODE_HOTS": "h1"})
     assert re.match("FOREWARN_NODE_HOTS: .*'FOREWARN_NODE_HOST'", unknown)
     (wrong,) = problems(tmp_path, LEAST, {"FOREWARN_NODE_FRONT": "yes"})

@@ -63,7 +63,7 @@ def test_a_flag_wins_over_the_environment_which_wins_over_the_file_which_wins_ov
     }
 
 
-def test_paths_in_the_file_are_as_seen_from_it_and_others_from_where_one_stands(
+def test_paths_in_the_file_are_relative_to_it_and_others_to_the_working_directory(
     tmp_path: Path,
 ) -> None:
     file = written(tmp_path, 'state = "a.db"\nrecord = "/abs"\n')
@@ -81,7 +81,7 @@ def test_a_state_is_a_path_unless_it_names_an_engine_which_must_exist(tmp_path: 
     assert loaded.settings.state == str(config.state) == f"{tmp_path}/a:b.db"
 
 
-def test_a_table_in_the_environment_adds_to_the_files_and_replaces_it_when_said_as_a_whole(
+def test_a_table_in_the_environment_extends_or_replaces_that_of_the_file(
     tmp_path: Path,
 ) -> None:
     file = written(tmp_path, '[command]\nprogram = ["sh"]\ntimeout = "1m"\n[gates]\na = ["sh"]\n')
@@ -133,7 +133,7 @@ def test_guests_may_ask_at_several_addresses(tmp_path: Path) -> None:
 # What is wrong.
 
 
-def test_all_that_is_wrong_is_said_at_once_each_with_its_place(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once_with_their_place(tmp_path: Path) -> None:
     file = written(
         tmp_path,
         'histroy = "1d"\n# a comment\nlog = "jsno"\n\nthrottle = "a"\nkeep_alive = "soon"\n'
@@ -182,7 +182,7 @@ def test_all_that_is_wrong_is_said_at_once_each_with_its_place(tmp_path: Path) -
         ({"FOREWARN_CONTROL_NAMES": "http://a"}, "'http://a' "),
     ],
 )
-def test_a_variable_that_cannot_be_is_refused(environment: dict[str, str], says: str) -> None:
+def test_an_invalid_variable_is_refused(environment: dict[str, str], says: str) -> None:
     (problem,) = problems(None, environment)
     assert says in problem
     assert problem.startswith(next(iter(environment)))
@@ -211,7 +211,7 @@ def test_a_variable_that_cannot_be_is_refused(environment: dict[str, str], says:
         ),
     ],
 )
-def test_a_file_that_cannot_be_is_refused(tmp_path: Path, text: str, says: str) -> None:
+def test_an_invalid_file_is_refused(tmp_path: Path, text: str, says: str) -> None:
     file = tmp_path / "serve.toml"
     file.write_bytes(text.encode("latin-1"))
     (problem,) = problems(file)
@@ -265,9 +265,7 @@ def test_with_nodes_guests_are_answered_elsewhere(tmp_path: Path) -> None:
         (NODES.replace("192.0.2.11:8171", "here"), ":1: nodes: 'here' "),
     ],
 )
-def test_settings_for_nodes_that_cannot_be_are_refused(
-    tmp_path: Path, text: str, says: str
-) -> None:
+def test_invalid_settings_for_nodes_are_refused(tmp_path: Path, text: str, says: str) -> None:
     (problem,) = problems(written(tmp_path, text))
     assert says in problem
 
@@ -292,14 +290,14 @@ def test_the_api_for_azures_sdks_has_the_certificate_of_the_control_api(tmp_path
         (f'{NODES}{TLS}arm = "192.0.2.11:8171"', ":7: arm = 192.0.2.11:8171: "),
     ],
 )
-def test_an_address_for_azures_sdks_that_cannot_be_is_refused(
+def test_an_invalid_address_for_azures_sdks_is_refused(
     tmp_path: Path, text: str, says: str
 ) -> None:
     (problem,) = problems(written(tmp_path, text))
     assert says in problem
 
 
-def test_a_file_that_is_not_there_or_too_large_is_refused(tmp_path: Path) -> None:
+def test_a_missing_or_too_large_file_is_refused(tmp_path: Path) -> None:
     gone = tmp_path / "gone.toml"
     assert problems(gone) == [f"{gone}: {os.strerror(errno.ENOENT)}"]
     file = written(tmp_path, "#" * (1024 * 1024 + 1))

@@ -162,7 +162,7 @@ _values = st.recursive(
 
 
 @given(_values, st.sampled_from([None, True, False]), st.booleans())
-def test_whatever_is_written_is_read_back_as_safe_loading_would(
+def test_any_written_value_is_read_as_safe_loading_would(
     value: Any, flow: bool | None, unicode: bool
 ) -> None:
     text = yaml.safe_dump(value, default_flow_style=flow, allow_unicode=unicode)
@@ -220,13 +220,13 @@ all: [*base, *base]
         ("a: [1,\nb: }", "line 2: "),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_line_and_field(text: str, says: str) -> None:
+def test_invalid_yaml_is_refused_with_line_and_field(text: str, says: str) -> None:
     with pytest.raises(YamlError) as refusal:
         read(text)
     assert says in str(placed(refusal.value, text, YamlError))
 
 
-def test_aliases_without_end_are_refused_before_anything_grows() -> None:
+def test_exploding_aliases_are_refused_early() -> None:
     text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
     for n in range(1, 100):
         text += f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n"
@@ -235,7 +235,7 @@ def test_aliases_without_end_are_refused_before_anything_grows() -> None:
 
 
 @pytest.mark.parametrize("text", ["[", "{a: ", "- ", "a: ["])
-def test_nesting_without_end_is_refused(text: str) -> None:
+def test_deep_nesting_is_refused(text: str) -> None:
     with pytest.raises(YamlError, match=r"nested too deeply|not YAML"):
         read(text * 1_000_000)
     with pytest.raises(YamlError, match="nested too deeply"):
