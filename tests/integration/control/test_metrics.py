@@ -253,11 +253,8 @@ def test_every_metric_is_documented_and_every_documented_one_exists(service: Ser
     exposed = set(re.findall(r"^# TYPE (\S+) ", scraped(service), re.M))
     of_nodes = {"forewarn_apart_seconds", "forewarn_control_silence_seconds"}
     not_here = of_nodes | {"forewarn_journal_bytes", "forewarn_journal_failing"}
-    not_here |= {  # there are neither workers nor tables [[notify]]
-        name
-        for name in documented
-        if name.startswith(("forewarn_workers", "forewarn_worker_", "forewarn_notify_"))
-    }
+    # There are no tables [[notify]].
+    not_here |= {name for name in documented if name.startswith("forewarn_notify_")}
     assert documented - not_here == exposed - not_here
 
 
@@ -278,7 +275,5 @@ def test_the_documented_labels_are_those_there_are(service: Service) -> None:
         for name, labels in re.findall(r"^\| `(forewarn_\w+)\{([a-z_,]*)\}` \|", text, re.M)
     }
     assert {n: names for n, names in found.items() if n.startswith("forewarn_") and names} == {
-        name: labels
-        for name, labels in said.items()
-        if not name.startswith(("forewarn_worker_", "forewarn_notify_"))
+        name: labels for name, labels in said.items() if not name.startswith("forewarn_notify_")
     }

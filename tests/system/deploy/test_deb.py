@@ -169,9 +169,8 @@ def test_the_driver_for_postgresql_is_installed_too(root: CleanRoot) -> None:
 
 
 def test_the_installed_service_serves_as_its_user(root: CleanRoot) -> None:
-    """With two workers: they are started with the package's own Python."""
-    words = ["FOREWARN_METADATA=127.0.0.1:0", "FOREWARN_CONTROL=127.0.0.1:0", "FOREWARN_WORKERS=2"]
-    words += ["FOREWARN_UPSTREAM=/var/lib/forewarn/upstream", "XDG_RUNTIME_DIR=/var/lib/forewarn"]
+    words = ["FOREWARN_METADATA=127.0.0.1:0", "FOREWARN_CONTROL=127.0.0.1:0"]
+    words += ["XDG_RUNTIME_DIR=/var/lib/forewarn"]
     argv = root.argv([*words, "forewarn", "serve", "--config", SETTINGS], user="forewarn")
     process = subprocess.Popen(
         argv,

@@ -161,7 +161,7 @@ def test_the_log_says_when_a_part_fails_for_another_reason_but_not_how_long_it_l
 
     monkeypatch.setattr(health, "log", Log())
     well = service._session.node.health
-    reasons = ["1 of 3 workers are away", "2 of 3 workers are away"]
+    reasons = ["the metadata endpoint does not listen yet", "another reason"]
     for why in reasons:
         monkeypatch.setattr(well, "_guests", lambda why=why: why)
         well._log_changes()

@@ -1,9 +1,8 @@
 """The health of the service, checked once a second, so that every request is answered at once.
 
 *Healthy* means that the service works at all: if not, restarting it helps. *Ready* means that it
-can do its work: if not, the reason lies elsewhere (a full disk, a worker that is away), and a
-restart would only take away from guests what they still get. Reasons are public, so they name no
-files; the log does.
+can do its work: if not, the reason lies elsewhere (such as a full disk), and a restart would only
+take away from guests what they still get. Reasons are public, so they name no files; the log does.
 """
 
 from __future__ import annotations

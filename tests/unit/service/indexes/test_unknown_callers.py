@@ -40,15 +40,15 @@ def test_only_requests_of_the_last_hour_are_recent() -> None:
     assert [callers.recent(AT + HOUR), callers.recent(AT + HOUR + 1)] == [2, 1]
 
 
-def test_what_workers_have_recorded_is_added_up() -> None:
-    worker, callers = UnknownCallers(), UnknownCallers()
-    worker.record("10.0.0.9", AT + 5)
-    worker.record("10.0.0.9", AT + 6)
+def test_what_nodes_have_recorded_is_added_up() -> None:
+    node, callers = UnknownCallers(), UnknownCallers()
+    node.record("10.0.0.9", AT + 5)
+    node.record("10.0.0.9", AT + 6)
     callers.record("10.0.0.9", AT + 7)
-    for calls in worker.take():
+    for calls in node.take():
         callers.add(calls)
     assert callers.all() == [UnknownCaller("10.0.0.9", AT + 5, AT + 7, 3)]
-    assert worker.take() == []
+    assert node.take() == []
 
 
 def test_an_address_that_a_machine_gets_is_forgotten() -> None:
