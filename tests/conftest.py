@@ -71,6 +71,8 @@ LONGEST = (
     "system/clients/test_published_clients.py",
     "system/arm/test_sdks.py",
     "system/docs/test_tutorial.py",
+    "system/node/test_killed_processes.py",
+    "system/node/test_node_beside_control.py",
     "system/node/test_socket_handover.py",
     "simulation/test_control_nodes.py",
     "simulation/test_simulation.py",

@@ -31,7 +31,7 @@ class LoadGenerator:
         self, seed: int, metadata_port: int, control_port: int, *, by_source: bool = False
     ) -> None:
         self._by_source = by_source
-        self.refused = 0  # connections that nobody wanted
+        self.refused = 0  # connections of guests that nobody wanted
         self.chance = random.Random(seed)
         self.trace: list[dict[str, Any]] = []
         self.known: dict[str, list[str]] = {group: [] for group in MACHINES}
@@ -184,7 +184,7 @@ class LoadGenerator:
                 finally:
                     writer.close()
         except ConnectionRefusedError:
-            self.refused += 1
+            self.refused += to_guests
             return None, [], ""
         except (OSError, TimeoutError):
             return None, [], ""

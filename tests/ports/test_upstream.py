@@ -24,14 +24,15 @@ from forewarn.metadata.upstream import (
     Upstream,
 )
 from forewarn.node import Config, Node
-from forewarn.node.config import Address, NodeLines, Tls
-from forewarn.node.listening.node_lines import make_tls_dial
+from forewarn.node.config import Address, LocalLine, NodeLines, Tls
+from forewarn.node.listening.node_lines import make_tls_dial, make_unix_dial
 from forewarn.node.listening.tls import Certificates
 from forewarn.service.fleet.read import parse
 from forewarn.store import MemoryStore
 from forewarn.store.port import StoreFailed
 from forewarn.support import guard
 from helpers.certificates import Authority
+from helpers.node_beside_control import socket_path
 
 FLEET = """
 hosts: [h1]
@@ -85,7 +86,7 @@ Stage: TypeAlias = Callable[[Callable[[Scene], Awaitable[None]]], None]
 
 
 @asynccontextmanager
-async def served(tmp_path: Path, kind: str) -> AsyncIterator[Scene]:
+async def served(tmp_path: Path, kind: str, socket: Path) -> AsyncIterator[Scene]:
     store = Fragile()
     authority = Authority(tmp_path)
     lines = NodeLines(Address("127.0.0.1", 0), authority.issue("127.0.0.1"), authority.path)
@@ -95,6 +96,7 @@ async def served(tmp_path: Path, kind: str) -> AsyncIterator[Scene]:
         rules=Durations(silence=None),
         virtual=START,
         nodes=lines if kind == "node" else None,
+        local_node=LocalLine(socket, "h1") if kind == "node on the same host" else None,
     )
     node = Node(config, store=store)
     if kind == "local":
@@ -110,7 +112,8 @@ async def served(tmp_path: Path, kind: str) -> AsyncIterator[Scene]:
             node.nodes_address, Certificates(own, authority.path, of_client=True)
         )()
 
-    upstream = NodeUpstream([dial], "h1", node.clock, Journal(tmp_path, "h1"))
+    dials = [dial if kind == "node" else make_unix_dial(socket)]
+    upstream = NodeUpstream(dials, "h1", node.clock, Journal(tmp_path, "h1"))
     await upstream.restore()
     tasks.start(upstream.watch(), "promise")
     tasks.start(upstream.run(), "line")
@@ -123,12 +126,13 @@ async def served(tmp_path: Path, kind: str) -> AsyncIterator[Scene]:
         await tasks.end()
 
 
-@pytest.fixture(params=["local", "node"])
+@pytest.fixture(params=["local", "node", "node on the same host"])
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
     def play(body: Callable[[Scene], Awaitable[None]]) -> None:
         async def all_of_it() -> None:
-            async with asyncio.timeout(30), served(tmp_path, request.param) as scene:
-                await body(scene)
+            with socket_path() as socket:
+                async with asyncio.timeout(30), served(tmp_path, request.param, socket) as scene:
+                    await body(scene)
 
         asyncio.run(all_of_it())
 

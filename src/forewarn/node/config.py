@@ -26,6 +26,8 @@ from forewarn.service.fleet.removal_limit import RemovalLimit
 from forewarn.service.upkeep.history import HISTORY
 from forewarn.store.engines import State
 
+LOOPBACK = "127.0.0.1"
+
 
 class Address(msgspec.Struct, frozen=True):
     host: str
@@ -57,11 +59,19 @@ class Tls(msgspec.Struct, frozen=True):
 
 
 class NodeLines(msgspec.Struct, frozen=True):
-    """Where nodes on hosts connect to, and how both sides prove who they are."""
+    """Where nodes on other hosts connect to, and how both sides prove who they are."""
 
     address: Address
     tls: Tls
     authority: Path  # of the nodes' certificates, as PEM
+
+
+class LocalLine(msgspec.Struct, frozen=True):
+    """Where the node on control's own host connects to. Whoever can open the socket is that node:
+    the owner and the mode of its file decide."""
+
+    path: Path
+    host: str
 
 
 class ArmListener(msgspec.Struct, frozen=True):
@@ -100,9 +110,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     arm: ArmListener | None = None  # for clients of Azure Resource Manager; None: no socket
     allow_plain_control: bool = False  # allow plain HTTP beyond loopback
     oidc: Oidc | None = None  # whose tokens the control API accepts beside its own
-    nodes: NodeLines | None = None  # for the nodes on hosts; None: guests are answered here
+    nodes: NodeLines | None = None  # for nodes on other hosts
+    local_node: LocalLine | None = None  # for the node on this host
     metadata_fds: tuple[int, ...] = ()  # listening sockets for guests that were handed over
     control_fd: int | None = None  # the same for operators
+    nodes_fd: int | None = None  # the same for the node on this host
     record: Path | None = None  # a trace of all requests, answers and events
     ui: bool = True  # serve the portal with the control API
     observe: bool = False  # keep what guests do in memory, for the verdict
@@ -119,28 +131,38 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return () if self.metadata is None else (self.metadata, *self.more_metadata)
 
     @property
+    def has_nodes(self) -> bool:
+        """Whether guests are answered by nodes on hosts, and not here."""
+        return self.nodes is not None or self.local_node is not None
+
+    @property
     def address_rules(self) -> AddressRules:
         """Which addresses machines of the inventory can have."""
         if self.identity is not Identity.SOURCE:
             return ANY_ADDRESS
-        return address_rules(self.guest_addresses, self.nodes)
+        return address_rules(self.guest_addresses, self.nodes, self.local_node)
 
 
-def address_rules(guests: Iterable[Address], nodes: NodeLines | None) -> AddressRules:
-    """Return which addresses guests can have, given those of the endpoint and that for nodes."""
+def address_rules(
+    guests: Iterable[Address], nodes: NodeLines | None, local_node: LocalLine | None
+) -> AddressRules:
+    """Return which addresses guests can have, given those of the endpoint and those for nodes."""
     own = [address.host for address in guests]
+    # Nodes on this computer may be tried out with guests on it.
     if nodes is not None and is_loopback(nodes.address.host):
-        own.append(nodes.address.host)  # nodes, and so guests, are on this computer
-    return guest_addresses(own, per_host=nodes is not None)
+        own.append(nodes.address.host)
+    elif nodes is None and local_node is not None:
+        own.append(LOOPBACK)
+    return guest_addresses(own, per_host=nodes is not None or local_node is not None)
 
 
 class HostNodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration of `forewarn node`."""
 
     host: str  # that it is on
-    control: tuple[Address, ...]  # of control nodes, tried in turn
-    tls: Tls
-    authority: Path  # of control's certificate, as PEM
+    control: tuple[Address | Path, ...]  # of control nodes, tried in turn; a path: on this host
+    tls: Tls | None = None  # of this node, for addresses
+    authority: Path | None = None  # of control's certificate, as PEM
     journal: Path  # the directory for what it was told
     status: Address | None = None  # for health and metrics; None: no socket is opened
     endpoint: Config  # for guests: addresses, limits, recording

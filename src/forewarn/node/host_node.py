@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forewarn.core.time import SECOND, Time
@@ -15,11 +16,11 @@ from forewarn.metadata.endpoint.callers import Callers, Identity
 from forewarn.metadata.endpoint.lookups import Lookups
 from forewarn.metadata.endpoint.recorder import Recorder
 from forewarn.metadata.publishing.journal import Journal, JournalInUse
-from forewarn.metadata.publishing.node_upstream import NodeUpstream
+from forewarn.metadata.publishing.node_upstream import Dial, NodeUpstream
 from forewarn.node.component import Component
-from forewarn.node.config import HostNodeConfig
+from forewarn.node.config import Address, HostNodeConfig, Tls
 from forewarn.node.listening.certificates import Pair, examine
-from forewarn.node.listening.node_lines import NODE_URI, make_tls_dial
+from forewarn.node.listening.node_lines import NODE_URI, make_tls_dial, make_unix_dial
 from forewarn.node.listening.serve import serve_guests, url
 from forewarn.node.listening.socket_activation import adopt
 from forewarn.node.listening.sockets import all_or_none, open_socket
@@ -59,12 +60,14 @@ class HostNode(Component):
         """Raises NodeUnusable, or CannotListen."""
         super().__init__()
         self.config = config
-        self.certificates = Certificates(config.tls, config.authority, of_client=True)
-        _check_name(config)
+        self.certificates: Certificates | None = None  # for lines to control on other hosts
+        if config.tls is not None:
+            self.certificates = Certificates(config.tls, config.authority, of_client=True)
+            _check_name(config, config.tls)
         self._journal = _open_journal(config)
         self._stack.callback(self._journal.close)
         self.clock = FollowedClock()
-        dials = [make_tls_dial(address, self.certificates) for address in config.control]
+        dials = [self._dial(place) for place in config.control]
         self.upstream = NodeUpstream(dials, config.host, self.clock, self._journal)
         self._callers = Callers(Identity.SOURCE)
         self.endpoint = MetadataApp(
@@ -78,6 +81,12 @@ class HostNode(Component):
         self._trace: FileEventTrace | None = None
         self._apart_since: Time | None = None  # None while it is joined
         self._apart_machines: list[str] = []  # as recorded
+
+    def _dial(self, place: Address | Path) -> Dial:
+        if isinstance(place, Path):
+            return make_unix_dial(place)
+        assert self.certificates is not None
+        return make_tls_dial(place, self.certificates)
 
     async def _start(self) -> None:
         tasks = guard.Tasks(_log_failed_task)
@@ -105,7 +114,8 @@ class HostNode(Component):
         self._stack.push_async_callback(self._stop_following)
         tasks.start(self.upstream.report(), "reporter")
         tasks.start(self.upstream.watch(), "promise")
-        tasks.start(self.certificates.watch(), "certificates")
+        if self.certificates is not None:
+            tasks.start(self.certificates.watch(), "certificates")
 
     async def _follow(self, app: Any, tasks: guard.Tasks) -> None:
         """Follow control for ever, and serve guests once everything is known."""
@@ -243,24 +253,25 @@ class HostNode(Component):
             {(): int(bool(self.upstream.journal_problem))},
         )
         yield gauge("forewarn_journal_bytes", "Size of the journal", {(): self._journal.size})
-        yield certificate_reading(self.certificates.expires)
+        if self.certificates is not None:
+            yield certificate_reading(self.certificates.expires)
 
 
-def _check_name(config: HostNodeConfig) -> None:
+def _check_name(config: HostNodeConfig, tls: Tls) -> None:
     """Check that the certificate names the host."""
-    pair = examine(config.tls.certificate, config.tls.key, config.authority, of_client=True)
-    if problem := name_problem(config, pair):
+    pair = examine(tls.certificate, tls.key, config.authority, of_client=True)
+    if problem := name_problem(config.host, tls, pair):
         raise CertificateUnusable(problem)
 
 
-def name_problem(config: HostNodeConfig, pair: Pair) -> str:
+def name_problem(host: str, tls: Tls, pair: Pair) -> str:
     """Return why a certificate that can be used is not that of this node, or ""."""
     hosts = [n.removeprefix(NODE_URI) for n in pair.names if n.startswith(NODE_URI)]
-    if pair.problem or hosts == [config.host]:
+    if pair.problem or hosts == [host]:
         return ""
     return (
-        f"{config.tls.certificate} is not for the node of host '{config.host}'; it needs the"
-        f" name URI:{NODE_URI}{config.host}, and no other of this kind"
+        f"{tls.certificate} is not for the node of host '{host}'; it needs the name"
+        f" URI:{NODE_URI}{host}, and no other of this kind"
     )
 
 

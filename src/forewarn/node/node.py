@@ -28,11 +28,11 @@ from forewarn.metadata.publishing.host_nodes import HostNodes
 from forewarn.metadata.publishing.publisher import Publisher
 from forewarn.metadata.upstream import LocalUpstream, SilentUpstream
 from forewarn.node.component import Component
-from forewarn.node.config import Address, ArmListener, Config, NodeLines
+from forewarn.node.config import Address, ArmListener, Config
 from forewarn.node.dev import on_loopback
 from forewarn.node.listening.exposure import check_exposure, keep_checking_admin_tokens
 from forewarn.node.listening.machine_sockets import MachinePorts, MachineSockets
-from forewarn.node.listening.node_lines import NodeListener
+from forewarn.node.listening.node_lines import open_node_listeners
 from forewarn.node.listening.serve import serve, serve_guests, url
 from forewarn.node.listening.sockets import ANY_HOST, open_socket
 from forewarn.node.listening.tls import Certificates
@@ -144,7 +144,7 @@ class Node(Component):
         self.virtual_time: VirtualTime | None = None  # only with a virtual clock
         self.front: Front | None = None
         self.host_nodes: HostNodes | None = None  # only with nodes on hosts
-        self.nodes_address: Address | None = None  # to which they connect
+        self.nodes_address: Address | None = None  # to which those on other hosts connect
         self.metadata_urls: list[str] = []
         self.control_url = ""
         self.arm_url = ""  # of Azure Resource Manager's API
@@ -310,7 +310,7 @@ class Node(Component):
             )
             follow_faults(self.faults, self.scheduler, catch_up)
         callers = Callers(config.identity, config.speak_as)
-        served = SilentUpstream(self.guests, store) if config.nodes else upstream
+        served = SilentUpstream(self.guests, store) if config.has_nodes else upstream
         held = None if store.leadership is None else store.leadership.held
         self.endpoint = MetadataApp(served, callers, config.limits, held)
         if self.virtual_time is not None:
@@ -355,8 +355,8 @@ class Node(Component):
         restored = await after_restore.take_up(store, self.writer, sightings, ends)
         if self.trace:
             self.trace.begin(store, self.clock, self.writer.now)
-        if config.nodes is not None and self.node_certificates is not None:
-            self._start_publishing(config.nodes, self.node_certificates, tasks)
+        if config.has_nodes:
+            self._start_publishing(tasks)
         self.apart_hosts.begin(self.writer.now().at)
         # Before anything new starts, so that nothing is resumed twice.
         self.executor.resume(restored)
@@ -383,9 +383,7 @@ class Node(Component):
             self.notifications = Notifications(self.store, self.feed, lambda: self.writer.now().at)
         await self.notifications.configure(tables, self._tasks)
 
-    def _start_publishing(
-        self, lines: NodeLines, certificates: Certificates, tasks: guard.Tasks
-    ) -> None:
+    def _start_publishing(self, tasks: guard.Tasks) -> None:
         """Publish changes to the nodes on hosts, which answer guests."""
         publisher = self.publishing.publisher = Publisher(self.store, self.ledger)
         tasks.start(publisher.run(), "publisher")
@@ -393,10 +391,11 @@ class Node(Component):
         nodes = self.host_nodes = HostNodes(
             *(self._upstream, self.store, self.hosts, self.host_index, publisher), tasks
         )
-        listener = NodeListener(lines.address, certificates, nodes)
-        self._stack.callback(listener.close)
-        tasks.start(listener.accept(tasks), "accepting nodes")
-        self.nodes_address = listener.address
+        self._stack.callback(nodes.close)
+        for listener in open_node_listeners(self.config, self.node_certificates, nodes):
+            self._stack.callback(listener.close)
+            tasks.start(listener.accept(tasks), "accepting nodes")
+            self.nodes_address = self.nodes_address or listener.address
         tasks.start(nodes.watch(), "nodes")
 
     async def _listen(self, tasks: guard.Tasks) -> None:

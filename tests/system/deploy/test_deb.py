@@ -73,6 +73,7 @@ def test_the_packages_have_what_they_should_and_nothing_that_can_be_written(
         "./usr/lib/systemd/system/forewarn.service",
         "./usr/lib/systemd/system/forewarn-metadata.socket",
         "./usr/lib/systemd/system/forewarn-metadata-8080.socket",
+        "./usr/lib/systemd/system/forewarn-nodes.socket",
         "./usr/lib/systemd/system/forewarn-control.socket",
         "./usr/lib/sysusers.d/forewarn.conf",
         "./usr/lib/systemd/system/forewarn-agent.service",
@@ -141,7 +142,9 @@ def test_installing_makes_the_user_and_its_directory_and_starts_nothing(root: Cl
 
 
 def test_the_installed_units_name_what_is_there(root: CleanRoot) -> None:
-    sockets = "forewarn-metadata.socket", "forewarn-control.socket", "forewarn-metadata-8080.socket"
+    sockets = [
+        f"forewarn-{name}.socket" for name in ("metadata", "control", "metadata-8080", "nodes")
+    ]
     units = ["forewarn.service", *sockets, "forewarn-agent.service"]
     units += ["forewarn-node.service", "forewarn-node.socket"]
     checked = root.run(

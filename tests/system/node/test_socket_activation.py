@@ -7,10 +7,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from forewarn.node.config import Address, Config
+from forewarn.node.config import Address, Config, LocalLine
 from forewarn.node.listening.socket_activation import (
     HandedOverSockets,
     adopt,
@@ -18,6 +19,7 @@ from forewarn.node.listening.socket_activation import (
     use_handed_over,
 )
 from forewarn.node.listening.sockets import CannotListen
+from forewarn.node.listening.unix_socket import open_unix_socket
 
 SCRIPT = """
 import os, sys
@@ -66,13 +68,13 @@ def test_sockets_are_taken_by_name_and_the_environment_forgets_them(
 ) -> None:
     fd = listener.fileno()
     said = handed("metadata:control:metadata", fd, fd, fd)
-    assert said == "HandedOverSockets(metadata=(3, 5), control=4) []\n"
+    assert said == "HandedOverSockets(metadata=(3, 5), control=4, nodes=None) []\n"
 
 
 def test_a_socket_without_a_name_that_is_known_is_refused(listener: socket.socket) -> None:
     fd = listener.fileno()
     assert "called 'forewarn.socket' was handed over" in handed("forewarn.socket", fd)
-    assert "FileDescriptorName=metadata" in handed("", fd)
+    assert "set FileDescriptorName= to metadata" in handed("", fd)
     assert "2 sockets called 'control'" in handed("control:control", fd, fd)
 
 
@@ -82,6 +84,8 @@ def test_what_is_no_listening_tcp_socket_is_refused(listener: socket.socket) -> 
         local.bind(b"\0" + os.urandom(8))
         local.listen()
         assert "AF_UNIX" in handed("metadata", local.fileno())
+        assert "nodes=3)" in handed("nodes", local.fileno())
+    assert "not a listening UNIX socket (AF_INET" in handed("nodes", listener.fileno())
     read, write = os.pipe()
     try:
         assert "not a listening TCP socket" in handed("control", read)
@@ -142,6 +146,30 @@ def test_every_socket_that_is_handed_over_must_be_confined(listener: socket.sock
         with pytest.raises(CannotListen, match=rf"listens on {address}"):
             use_handed_over(config, handed, anywhere=False)
         assert len(use_handed_over(config, handed, anywhere=True).guest_addresses) == 2
+
+
+def test_the_socket_for_the_node_on_this_host_has_a_path_that_not_every_user_can_open(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "nodes"
+    asked = Config(local_node=LocalLine(Path("/run/other"), "h1"))
+    with open_unix_socket(path, "nodes") as local:
+        handed_over = HandedOverSockets(nodes=local.fileno())
+        config = use_handed_over(asked, handed_over, anywhere=False)
+        assert config.local_node == LocalLine(path, "h1")
+        assert config.nodes_fd == local.fileno()
+        with pytest.raises(CannotListen, match="the setting nodes names no path"):
+            use_handed_over(Config(), handed_over, anywhere=False)
+        path.chmod(0o666)
+        with pytest.raises(CannotListen, match="can be opened by every user"):
+            use_handed_over(asked, handed_over, anywhere=False)
+        path.unlink()
+        with pytest.raises(CannotListen, match="is not at"):
+            use_handed_over(asked, handed_over, anywhere=False)
+    with socket.socket(socket.AF_UNIX) as nameless:
+        nameless.bind(b"\0" + os.urandom(8))
+        with pytest.raises(CannotListen, match="can be opened by every user"):
+            use_handed_over(asked, HandedOverSockets(nodes=nameless.fileno()), anywhere=False)
 
 
 def opened(port: int) -> socket.socket:

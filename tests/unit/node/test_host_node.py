@@ -216,6 +216,7 @@ def test_a_reload_applies_limits_and_certificate_and_a_wrong_file_changes_nothin
 ) -> None:
     async def play(nodes: Nodes) -> None:
         config = nodes.config()
+        assert config.tls is not None
         file = tmp_path / "node.toml"
         text = (
             f'host = "h1"\ncontrol = "{config.control[0]}"\n'
@@ -231,6 +232,7 @@ def test_a_reload_applies_limits_and_certificate_and_a_wrong_file_changes_nothin
         loaded = load()
         async with HostNode(loaded.config) as node:
             reloader = NodeReloader(node, loaded, load)
+            assert node.certificates is not None
             before = node.certificates.context
             file.write_text(text.replace('host = "h1"', 'host = "h2"') + "throttle = 7\n")
             reloader.reload()

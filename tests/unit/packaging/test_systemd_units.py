@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.node.listening.socket_activation import CONTROL, METADATA
+from forewarn.node.listening.socket_activation import CONTROL, METADATA, NODES
 from forewarn.node.settings import gather
 from forewarn.node.settings.host_node import load_node
 from forewarn.service.telemetry.health import LOOP_PATIENCE, OVERDUE_PATIENCE, STORE_PATIENCE
@@ -19,7 +19,11 @@ from helpers.paths import ROOT
 
 UNITS = ROOT / "deploy/systemd"
 OPTIONAL = "forewarn-metadata-8080.socket"  # for those who enable it
-NAMES = ("forewarn.service", "forewarn-metadata.socket", "forewarn-control.socket", OPTIONAL)
+LOCAL_NODE = "forewarn-nodes.socket"  # likewise
+NAMES = (
+    *("forewarn.service", "forewarn-metadata.socket", "forewarn-control.socket"),
+    *(OPTIONAL, LOCAL_NODE),
+)
 MOST_EXPOSED = 2.0  # of 10
 NODE_UNITS = ROOT / "deploy/node"
 NODE_NAMES = ("forewarn-node.service", "forewarn-node.socket")
@@ -170,13 +174,32 @@ def test_sockets_listen_where_the_settings_say_and_are_named_as_they_are_looked_
         assert socket["Service"] == "forewarn.service"
 
 
-def test_the_second_port_is_like_the_first_and_starts_only_if_it_is_enabled() -> None:
+def test_only_the_user_of_a_node_can_open_the_socket_for_one_on_the_same_host() -> None:
+    local = unit(LOCAL_NODE)
+    assert dict(local["Socket"]) == {
+        "ListenStream": "/run/forewarn-nodes.sock",
+        "SocketUser": unit(NODE_NAMES[0])["Service"]["User"],
+        "SocketMode": "0600",
+        "FileDescriptorName": NODES,
+        "RemoveOnStop": "yes",
+        "Service": "forewarn.service",
+    }
+    # Where it is enabled, the service is never started without it.
+    assert "forewarn.service" in local["Install"]["WantedBy"].split()
+    assert LOCAL_NODE in unit(NODE_NAMES[0])["Unit"]["After"].split()
+    for path in ("deploy/forewarn.toml", "deploy/node/node.toml", "docs/operate/install.md"):
+        assert local["Socket"]["ListenStream"] in (ROOT / path).read_text()
+
+
+def test_the_second_port_is_like_the_first_and_optional_sockets_start_only_if_enabled() -> None:
     first, second = (dict(unit(name)["Socket"]) for name in (NAMES[1], OPTIONAL))
     host = first["ListenStream"].rpartition(":")[0]
     assert second == {**first, "ListenStream": f"{host}:8080"}
     service = unit("forewarn.service")
     for section, keys in (("Unit", ("Requires", "Wants", "After")), ("Service", ("Sockets",))):
-        assert OPTIONAL not in " ".join(service[section].get(key, "") for key in keys)
+        named = " ".join(service[section].get(key, "") for key in keys)
+        assert OPTIONAL not in named
+        assert LOCAL_NODE not in named
 
 
 def test_a_restart_of_the_service_keeps_its_sockets_open() -> None:

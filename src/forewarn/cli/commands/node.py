@@ -49,7 +49,9 @@ def node(
     ] = None,
     control: Annotated[
         list[str] | None,
-        typer.Option(help="Address at which the service accepts nodes. Repeatable."),
+        typer.Option(
+            help="Address, or path on this host, at which the service accepts nodes. Repeatable."
+        ),
     ] = None,
     metadata: Metadata = None,
     record: Record = None,

@@ -326,7 +326,7 @@ class HostNodes:
     async def serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str
     ) -> None:
-        """Serve a node until its line is broken. `host` is the one that its certificate names."""
+        """Serve a node until its line is broken. `host` is the one that it can be the node of."""
         stream: MessageStream[ToControl] = MessageStream(reader, writer, ToControl)
         member: NodeMember | None = None
         sending: asyncio.Task[None] | None = None
@@ -362,7 +362,10 @@ class HostNodes:
         if not isinstance(hello, NodeHello):
             return "a node must send a hello first"
         if hello.host != host:
-            return f"its certificate is for the node of host '{host}', not '{hello.host}'"
+            return (
+                f"its line is for the node of host '{host}' (as its certificate says or, on"
+                f" control's own host, nodes_host), not '{hello.host}'"
+            )
         if not set(hello.protocols) & set(NODE_PROTOCOLS):
             return (
                 f"this is forewarn {__version__} (protocols {NODE_PROTOCOLS}), the node is"

@@ -98,7 +98,9 @@ class NodeReloader:
         report = self._endpoint.reload_endpoint(self.node.endpoint, self.node.front is not None)
         if report.refused:
             return
-        self.node.certificates.reload(self._new.config.tls, self._new.config.authority)
+        config = self._new.config
+        if self.node.certificates is not None and config.tls is not None:
+            self.node.certificates.reload(config.tls, config.authority)
         old, new = self._started_with, self._new.settings
         keys = [
             field.name

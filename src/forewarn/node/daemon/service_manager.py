@@ -67,8 +67,10 @@ def status_line(node: Node, refusal: str = "") -> str:
         return f"the settings are wrong; the previous ones stay in force: {refusal}"
     machines, events = node.machine_index.count, len(node.active_events)
     guests = f"guests at {listing(node.metadata_urls)}"
-    if node.config.nodes is not None:
-        guests = f"nodes at {node.nodes_address}"
+    if node.config.has_nodes:
+        line = node.config.local_node
+        places = [str(node.nodes_address)] if node.nodes_address else []
+        guests = f"nodes at {listing([*places, str(line.path)] if line else places)}"
     if not node.health.deciding:
         guests = _leader(node)
     arm = f", az and Azure's SDKs at {node.arm_url}" if node.arm_url else ""

@@ -1,19 +1,23 @@
 """The lines between control and the nodes on hosts: TLS, with certificates of both sides that one
-private authority has signed. That of a node names its host."""
+private authority has signed, of which that of a node names its host; or, on control's own host, a
+UNIX socket that only the user of the node can open."""
 
 from __future__ import annotations
 
 import asyncio
 import select
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from forewarn.metadata.publishing.host_nodes import HostNodes
 from forewarn.metadata.publishing.node_upstream import Dial
-from forewarn.node.config import Address
+from forewarn.node.config import Address, Config
+from forewarn.node.listening.socket_activation import adopt
 from forewarn.node.listening.sockets import open_socket
 from forewarn.node.listening.tls import Certificates
+from forewarn.node.listening.unix_socket import open_unix_socket
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
@@ -31,18 +35,31 @@ log = logger("forewarn")
 
 
 class NodeListener:
-    """The socket for nodes. Each line has the certificate that is in use when it is opened."""
+    """A socket for nodes. Each line has the certificate that is in use when it is opened; without
+    certificates, whoever can open the socket is the node of `host`."""
 
-    def __init__(self, address: Address, certificates: Certificates, nodes: HostNodes) -> None:
-        """Raises CannotListen."""
+    def __init__(
+        self,
+        listener: socket.socket,
+        nodes: HostNodes,
+        certificates: Certificates | None = None,
+        host: str = "",
+    ) -> None:
         self._certificates = certificates
+        self._host = host
         self._nodes = nodes
         self._refused = LogThrottle()
         self._handshakes = asyncio.Semaphore(MAX_HANDSHAKES)
-        self._socket: socket.socket = open_socket(address)
+        self._socket = listener
         self._socket.setblocking(False)
+
+    @property
+    def address(self) -> Address | None:
+        """The address that nodes on other hosts connect to; None if it is a UNIX socket."""
+        if self._certificates is None:
+            return None
         host, port = self._socket.getsockname()[:2]
-        self.address = Address(host, port)
+        return Address(host, port)
 
     async def accept(self, tasks: guard.Tasks) -> None:
         """Accept nodes, for ever. All of them may come at once, and a handshake takes milliseconds:
@@ -51,7 +68,7 @@ class NodeListener:
         while True:
             await self._handshakes.acquire()
             try:
-                connection, peer = await loop.sock_accept(self._socket)
+                connection, peer = await loop.sock_accept(self._socket)  # no peer: a UNIX socket
             except OSError as error:  # no file can be opened
                 self._handshakes.release()
                 log.error("a node could not be accepted", why=str(error))
@@ -68,22 +85,23 @@ class NodeListener:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(reader)
+        tls = self._certificates
         try:
             transport, _ = await loop.connect_accepted_socket(
                 lambda: protocol,
                 connection,
-                ssl=self._certificates.context,
-                ssl_handshake_timeout=HANDSHAKE_TIMEOUT,
+                ssl=tls.context if tls else None,
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT if tls else None,
             )
         except OSError as error:
             if self._refused.record():
                 why = getattr(error, "verify_message", "") or str(error) or HUNG_UP
-                log.warning("a node was refused", peer=peer[0], why=why)
+                log.warning("a node was refused", peer=peer[0] if peer else "", why=why)
             return
         finally:
             self._handshakes.release()
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-        host = host_of(writer.get_extra_info("peercert") or {})
+        host = host_of(writer.get_extra_info("peercert") or {}) if tls else self._host
         if not host:
             log.warning(
                 "a node was refused: its certificate names no host",
@@ -96,7 +114,19 @@ class NodeListener:
 
     def close(self) -> None:
         self._socket.close()
-        self._nodes.close()
+
+
+def open_node_listeners(
+    config: Config, certificates: Certificates | None, nodes: HostNodes
+) -> Iterator[NodeListener]:
+    """Open the socket for nodes on other hosts and that for the node on this host, as far as the
+    configuration has them. Raises CannotListen."""
+    if config.nodes is not None:
+        yield NodeListener(open_socket(config.nodes.address), nodes, certificates)
+    if (line := config.local_node) is not None:
+        fd = config.nodes_fd
+        listener = open_unix_socket(line.path, "nodes") if fd is None else adopt(fd)
+        yield NodeListener(listener, nodes, host=line.host)
 
 
 def _has_given_up(connection: socket.socket) -> bool:
@@ -116,6 +146,18 @@ def make_tls_dial(address: Address, certificates: Certificates) -> Dial:
             return await asyncio.open_connection(
                 address.host, address.port, ssl=certificates.context
             )
+
+    return dial
+
+
+def make_unix_dial(path: Path) -> Dial:
+    """Return the function with which a node connects to control on its own host."""
+
+    async def dial() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        try:
+            return await asyncio.open_unix_connection(path)
+        except OSError as error:
+            raise OSError(error.errno, f"{path}: {error.strerror or error}") from error
 
     return dial
 

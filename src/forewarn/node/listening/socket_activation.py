@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import MutableMapping
+from pathlib import Path
 
 import msgspec
 
@@ -18,10 +19,11 @@ from forewarn.node.config import Address, Config
 from forewarn.node.listening.sockets import CannotListen, confined
 
 FIRST = 3  # the first descriptor that is handed over
-METADATA, CONTROL = "metadata", "control"
+METADATA, CONTROL, NODES = "metadata", "control", "nodes"
 VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PIDFDID")
 
-_NAMES = "FileDescriptorName=metadata or FileDescriptorName=control"
+_NAMES = "FileDescriptorName= to metadata, control or nodes"
+_OPEN_TO_ALL = 0o002  # bit of the mode of a socket's file: every user can connect
 
 
 class HandedOverSockets(msgspec.Struct, frozen=True):
@@ -29,6 +31,7 @@ class HandedOverSockets(msgspec.Struct, frozen=True):
 
     metadata: tuple[int, ...] = ()
     control: int | None = None
+    nodes: int | None = None  # a UNIX socket, for the node on this host
 
     @classmethod
     def from_environment(cls, environment: MutableMapping[str, str]) -> HandedOverSockets:
@@ -41,7 +44,7 @@ class HandedOverSockets(msgspec.Struct, frozen=True):
         count = int(variables["LISTEN_FDS"])
         names = variables["LISTEN_FDNAMES"].split(":") if variables["LISTEN_FDNAMES"] else []
         names += ["unknown"] * (count - len(names))
-        fds: dict[str, list[int]] = {METADATA: [], CONTROL: []}
+        fds: dict[str, list[int]] = {METADATA: [], CONTROL: [], NODES: []}
         for fd, name in zip(range(FIRST, FIRST + count), names, strict=False):
             if name not in fds:
                 raise CannotListen(
@@ -51,20 +54,22 @@ class HandedOverSockets(msgspec.Struct, frozen=True):
             _check_listening(fd, name)
             os.set_inheritable(fd, False)
             fds[name].append(fd)
-        if len(fds[CONTROL]) > 1:
-            raise CannotListen(
-                f"{len(fds[CONTROL])} sockets called 'control' were handed over; one is enough"
-            )
-        return cls(tuple(fds[METADATA]), next(iter(fds[CONTROL]), None))
+        for name in (CONTROL, NODES):
+            if len(fds[name]) > 1:
+                raise CannotListen(
+                    f"{len(fds[name])} sockets called '{name}' were handed over; one is enough"
+                )
+        return cls(
+            tuple(fds[METADATA]), next(iter(fds[CONTROL]), None), next(iter(fds[NODES]), None)
+        )
 
 
 def adopt(fd: int) -> socket.socket:
     """Return a socket for a descriptor that was handed over."""
     with socket.socket(fileno=fd) as original:
         # With an explicit protocol: otherwise asyncio does not disable Nagle's algorithm.
-        adopted = socket.socket(
-            original.family, original.type, socket.IPPROTO_TCP, fileno=os.dup(fd)
-        )
+        protocol = 0 if original.family == socket.AF_UNIX else socket.IPPROTO_TCP
+        adopted = socket.socket(original.family, original.type, protocol, fileno=os.dup(fd))
         original.detach()
     adopted.setblocking(False)
     return adopted
@@ -75,6 +80,25 @@ def bound_address(fd: int) -> Address:
     with socket.socket(fileno=os.dup(fd)) as listener:
         host, port = listener.getsockname()[:2]
         return Address(host, port)
+
+
+def bound_path(fd: int) -> Path:
+    """Return the path of a descriptor's UNIX socket. Raises CannotListen if it has none, or if
+    every user can open it."""
+    with socket.socket(fileno=os.dup(fd)) as listener:
+        name = listener.getsockname()
+    try:
+        mode = Path(name).stat().st_mode if isinstance(name, str) and name else _OPEN_TO_ALL
+    except OSError as error:
+        raise CannotListen(
+            f"the socket called 'nodes' that was handed over is not at {name}: {error.strerror}"
+        ) from error
+    if mode & _OPEN_TO_ALL:
+        raise CannotListen(
+            f"the socket called 'nodes' that was handed over ({name!r}) can be opened by every"
+            " user; use ListenStream=PATH with SocketUser= and SocketMode=0600"
+        )
+    return Path(name)
 
 
 def check_socket_count(sockets: int, address: str) -> None:
@@ -90,10 +114,10 @@ def use_handed_over(config: Config, handed_over: HandedOverSockets, anywhere: bo
     """Return the configuration with the sockets that were handed over in place of those that would
     be opened. Unless `anywhere`, those for guests must be bound to link-local or loopback
     addresses. Raises CannotListen."""
-    if handed_over.metadata and config.nodes is not None:
+    if handed_over.metadata and config.has_nodes:
         raise CannotListen(
-            "a socket called 'metadata' was handed over, but guests are answered by nodes"
-            f" (nodes = {config.nodes.address}); mask its socket unit"
+            "a socket called 'metadata' was handed over, but guests are answered by nodes (the"
+            " setting nodes); mask its socket unit"
         )
     if handed_over.metadata:
         by_address = _by_address(config, handed_over, anywhere)
@@ -108,6 +132,14 @@ def use_handed_over(config: Config, handed_over: HandedOverSockets, anywhere: bo
         config = msgspec.structs.replace(
             config, control=bound_address(handed_over.control), control_fd=handed_over.control
         )
+    if handed_over.nodes is not None:
+        if config.local_node is None:
+            raise CannotListen(
+                "a socket called 'nodes' was handed over, but the setting nodes names no path; add"
+                " it there, or stop and disable its socket unit"
+            )
+        local_node = msgspec.structs.replace(config.local_node, path=bound_path(handed_over.nodes))
+        config = msgspec.structs.replace(config, local_node=local_node, nodes_fd=handed_over.nodes)
     return config
 
 
@@ -146,14 +178,15 @@ def _check_listening(fd: int, name: str) -> None:
     try:
         with socket.socket(fileno=os.dup(fd)) as listener:
             listens = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-            internet = listener.family in (socket.AF_INET, socket.AF_INET6)
-            if listener.type == socket.SOCK_STREAM and listens and internet:
+            families = (socket.AF_UNIX,) if name == NODES else (socket.AF_INET, socket.AF_INET6)
+            if listener.type == socket.SOCK_STREAM and listens and listener.family in families:
                 return
             family, kind = listener.family.name, listener.type.name
             what = f"{family} {kind}{'' if listens else ', not listening'}"
     except OSError as error:
         what = error.strerror or str(error)
     raise CannotListen(
-        f"the socket called '{name}' that was handed over (descriptor {fd}) is not a listening TCP"
-        f" socket ({what}); use ListenStream=HOST:PORT and Accept=no"
+        f"the socket called '{name}' that was handed over (descriptor {fd}) is not a listening"
+        f" {'UNIX' if name == NODES else 'TCP'} socket ({what}); use"
+        f" ListenStream={'PATH' if name == NODES else 'HOST:PORT'} and Accept=no"
     )

@@ -16,6 +16,13 @@ def too_long(path: Path) -> bool:
     return len(os.fsencode(path)) > MAX_SOCKET_PATH
 
 
+def other_file(path: Path, setting: str) -> str:
+    """Return a message if something that is not a socket is at a path, or ""."""
+    if path.is_socket() or not os.path.lexists(path):
+        return ""
+    return f"{setting} = {path}: there is a file that is not a socket; choose another path"
+
+
 def open_unix_socket(path: Path, setting: str) -> socket.socket:
     """Listen on a path, in place of a socket that an earlier process has left there. `setting` is
     the setting that names it, for messages. Raises CannotListen."""
@@ -24,6 +31,8 @@ def open_unix_socket(path: Path, setting: str) -> socket.socket:
             f"{setting} = {path}: the path of a socket has at most {MAX_SOCKET_PATH} bytes;"
             f" set {setting} to a shorter one"
         )
+    if problem := other_file(path, setting):
+        raise CannotListen(problem)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         os.fchmod(listener.fileno(), 0o600)  # before bind, so that others never can open it

@@ -1,5 +1,5 @@
-"""Checks the settings of a node against its host: the certificate, the journal, the addresses, and
-the systemd unit that runs the node with them. Changes nothing."""
+"""Checks the settings of a node against its host: the certificate, control's socket, the journal,
+the addresses, and the systemd unit that runs the node with them. Changes nothing."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from forewarn.metadata.publishing.journal import FILE, JournalUnusable, in_use, 
 from forewarn.node.config import HostNodeConfig
 from forewarn.node.host_node import name_problem
 from forewarn.node.listening.certificates import examine
+from forewarn.node.listening.unix_socket import other_file
 from forewarn.node.preflight.addresses import address_findings, open_files_findings
 from forewarn.node.preflight.finding import Finding, fatal, warning
 from forewarn.node.preflight.key_pair import pair_findings
@@ -26,6 +27,7 @@ CHECK = "forewarn-node check"  # as the package of a node has it
 def node_findings(loaded: LoadedNodeSettings, path: Path | None) -> Iterator[Finding]:
     config, origins = loaded.config, loaded.endpoint
     yield from _certificate(origins, config)
+    yield from _control_sockets(origins, config)
     yield from _journal(origins, config)
     record = config.endpoint.record
     yield from directory_findings(origins, "record", record)
@@ -39,10 +41,34 @@ def node_findings(loaded: LoadedNodeSettings, path: Path | None) -> Iterator[Fin
     yield from unit_findings(origins, path, unit=UNIT, check=CHECK)
 
 
+def _control_sockets(loaded: LoadedSettings, config: HostNodeConfig) -> Iterator[Finding]:
+    for path in config.control:
+        if not isinstance(path, Path):
+            continue
+        if problem := other_file(path, "control"):
+            yield fatal(loaded, "control", problem)
+        elif not path.exists():
+            yield warning(
+                loaded,
+                "control",
+                f"{path} does not exist yet; control opens it (its setting nodes)",
+            )
+        elif not os.access(path, os.W_OK):
+            yield fatal(
+                loaded,
+                "control",
+                f"{path} cannot be opened by user {os.geteuid()}: it belongs to user"
+                f" {path.stat().st_uid}. Run the node as that user, or set SocketUser= in the"
+                " socket unit",
+            )
+
+
 def _certificate(loaded: LoadedSettings, config: HostNodeConfig) -> Iterator[Finding]:
+    if config.tls is None:
+        return
     pair = examine(config.tls.certificate, config.tls.key, config.authority, of_client=True)
     yield from pair_findings(loaded, "", config.tls, pair, "control nodes")
-    if problem := name_problem(config, pair):
+    if problem := name_problem(config.host, config.tls, pair):
         yield fatal(loaded, "certificate", problem)
 
 

@@ -4,12 +4,14 @@ not have, keys that other users can read. Changes nothing.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from forewarn.control.notify.notifications import problems as notify_problems
 from forewarn.node import Config
 from forewarn.node.listening.certificates import examine
+from forewarn.node.listening.unix_socket import other_file
 from forewarn.node.preflight.addresses import address_findings, open_files_findings
 from forewarn.node.preflight.finding import Finding, fatal, warning
 from forewarn.node.preflight.key_pair import pair_findings
@@ -34,6 +36,7 @@ def findings(loaded: LoadedSettings, config: Config, path: Path | None) -> Itera
     yield from state_findings(loaded, config)
     yield from _record(loaded, config)
     yield from _addresses(loaded, config)
+    yield from _local_node(loaded, config)
     yield from _certificate(loaded, config)
     yield from _issuer(loaded, config)
     yield from _programs(config)
@@ -92,6 +95,22 @@ def _addresses(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
     if config.nodes is not None:
         addresses.append(("nodes", config.nodes.address))
     yield from address_findings(loaded, addresses, running)
+
+
+def _local_node(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
+    """Check whether the socket for the node on this host can be opened. If it is there, it is that
+    of systemd, of this service, or of one that has ended."""
+    if config.local_node is None or (path := config.local_node.path).is_socket():
+        return
+    if problem := other_file(path, "nodes"):
+        yield fatal(loaded, "nodes", problem)
+    elif not os.access(path.parent, os.W_OK | os.X_OK):
+        yield warning(
+            loaded,
+            "nodes",
+            f"{path} cannot be created by this user: let systemd hand the socket over"
+            " (forewarn-nodes.socket), or choose a directory that this user can write to",
+        )
 
 
 def _certificate(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:

@@ -5,8 +5,6 @@ What both have is declared and checked there: addresses for guests, their limits
 
 from __future__ import annotations
 
-import re
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,7 +33,7 @@ MAX_CONTROL = 16  # control nodes to connect to
 
 class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     host: str = ""  # name of the host, as in the inventory; empty: the name of the machine
-    control: str | list[str] = ""  # address of control for nodes, or a list of several
+    control: str | list[str] = ""  # where control accepts nodes: an address, a path, or a list
     certificate: str = ""  # of this node, with its chain (PEM); it names the host
     key: str = ""  # key of certificate (PEM)
     authority: str = ""  # authority that issues the certificates of both sides (PEM)
@@ -137,23 +135,28 @@ def _config(settings: NodeSettings, endpoint: LoadedSettings) -> HostNodeConfig:
         served = make_config(endpoint, with_fleet=False)
     except SettingsError as error:
         problems += error.problems
-    host = settings.host or socket.gethostname()
-    if not re.fullmatch(r"\S{1,253}", host):
-        problem("host", f"host = '{host[:80]}': must be the name of a host of the inventory")
-    control: list[Address] = []
+    host = ""
+    try:
+        host = values.host_name("host", settings.host)
+    except SettingsError as error:
+        problem("host", str(error))
+    control: list[Address | Path] = []
     texts = [settings.control] if isinstance(settings.control, str) else settings.control
     try:
-        control = [values.address("control", text) for text in texts if text]
+        control = [values.address_or_path("control", text) for text in texts if text]
     except SettingsError as error:
         problem("control", str(error))
     if not 1 <= len(texts) <= MAX_CONTROL or not all(texts):
         problem(
             "control",
             f"control must list 1 to {MAX_CONTROL} addresses of control for nodes, for example"
-            ' ["192.0.2.11:8171"]',
+            ' ["192.0.2.11:8171"], or the path of its socket on this host',
         )
+    on_this_host = bool(control) and all(isinstance(place, Path) for place in control)
     for key in ("certificate", "key", "authority"):
-        if not getattr(settings, key):
+        if on_this_host and getattr(settings, key):
+            problem(key, values.not_used(key, "an address in control"))
+        elif not on_this_host and not getattr(settings, key):
             problem(key, f"{key} must be set: nodes and control know each other by certificates")
     status = None
     try:
@@ -172,8 +175,8 @@ def _config(settings: NodeSettings, endpoint: LoadedSettings) -> HostNodeConfig:
     return HostNodeConfig(
         host=host,
         control=tuple(control),
-        tls=Tls(Path(settings.certificate), Path(settings.key)),
-        authority=Path(settings.authority),
+        tls=None if on_this_host else Tls(Path(settings.certificate), Path(settings.key)),
+        authority=None if on_this_host else Path(settings.authority),
         journal=Path(settings.journal),
         status=status,
         endpoint=served,

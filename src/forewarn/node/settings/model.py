@@ -140,7 +140,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     max_downtime: str = "30d"  # how far the wall clock may be ahead at the start
     driver: str = SIMULATED  # carries events out: simulated, command, or an installed driver
     driver_options: dict[str, dict[str, Any]] = {}  # by driver: the table of its name
-    nodes: str = ""  # address for nodes on hosts; empty: guests are answered here
+    nodes: str | list[str] = ""  # for nodes: address, path or both; empty: guests are answered here
+    nodes_host: str = ""  # host of the node that connects to the path; empty: name of the machine
     nodes_certificate: str = ""  # of this control node on its lines to nodes (PEM)
     nodes_key: str = ""  # key of nodes_certificate (PEM)
     nodes_authority: str = ""  # authority that issues the certificates of both sides (PEM)

@@ -21,7 +21,7 @@ from forewarn.drivers import registry
 from forewarn.drivers.registry import DriverConfig
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.metadata.publishing.host_nodes import TELLING
-from forewarn.node.config import Address, Config, NodeLines, address_rules
+from forewarn.node.config import Address, Config, LocalLine, NodeLines, address_rules
 from forewarn.node.listening.sockets import confined, local
 from forewarn.node.settings import values
 from forewarn.node.settings.driver_tables import missing_options, name_problem
@@ -122,7 +122,7 @@ class _Validation:
     def config(self) -> Config:
         settings = self._settings
         self._check_simple_values()
-        nodes = self._get("nodes", lambda: values.node_lines(settings), None)
+        nodes, local_node = self._get("nodes", lambda: values.node_lines(settings), (None, None))
         guests = self._get("metadata", self._metadata, (Address("127.0.0.1", 0),))
         control = self._get("control", self._control, Address("127.0.0.1", 0))
         for metadata in guests:
@@ -143,7 +143,7 @@ class _Validation:
             self._check_arm_address(arm.address, guests, control, nodes)
         state = self._get("state", self._state, Path(Settings().state))
         configuration = Config(
-            fleet=self._get("fleet", lambda: self._fleet(guests, nodes), None),
+            fleet=self._get("fleet", lambda: self._fleet(guests, nodes, local_node), None),
             fleet_file=settings.fleet,
             force_fleet=False,
             placement=self._get("placement", self._placement, None),
@@ -177,6 +177,7 @@ class _Validation:
             allow_plain_control=settings.allow_plain_control,
             arm=arm,
             nodes=nodes,
+            local_node=local_node,
             record=Path(settings.record) if settings.record else None,
             driver=self._driver(),
             gates=self._gates(),
@@ -330,11 +331,13 @@ class _Validation:
             )
         return lease
 
-    def _fleet(self, guests: tuple[Address, ...], nodes: NodeLines | None) -> Fleet | None:
+    def _fleet(
+        self, guests: tuple[Address, ...], nodes: NodeLines | None, local_node: LocalLine | None
+    ) -> Fleet | None:
         if not self._settings.fleet or not self._with_fleet:
             return None
         try:
-            rules = address_rules(guests, nodes)
+            rules = address_rules(guests, nodes, local_node)
             return read.load(Path(self._settings.fleet), rules)
         except FleetError as error:
             raise SettingsError(*str(error).splitlines()) from error

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from itertools import combinations
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from forewarn.node.config import Address, ArmListener, NodeLines, Tls
+from forewarn.node.config import Address, ArmListener, LocalLine, NodeLines, Tls
+from forewarn.node.listening.unix_socket import MAX_SOCKET_PATH, too_long
 from forewarn.node.settings.model import Settings, SettingsError
 from forewarn.support.program import ProgramUnusable, find_program
 from forewarn.support.text import in_words, listing, parse_duration
@@ -41,21 +43,48 @@ def tls(settings: Settings) -> Tls | None:
     return Tls(Path(settings.tls_certificate), Path(settings.tls_key))
 
 
-def node_lines(settings: Settings) -> NodeLines | None:
+def node_lines(settings: Settings) -> tuple[NodeLines | None, LocalLine | None]:
+    """Read where nodes on other hosts connect to, and where the one on this host does."""
+    listed = settings.nodes
+    texts = ([listed] if listed else []) if isinstance(listed, str) else listed
+    places = [address_or_path("nodes", text) for text in texts]
+    addresses = [place for place in places if isinstance(place, Address)]
+    paths = [place for place in places if isinstance(place, Path)]
+    if len(addresses) > 1 or len(paths) > 1:
+        raise SettingsError(
+            "nodes: give one address for nodes on other hosts, one path for the node on this host,"
+            " or both"
+        )
+    return _tls_lines(settings, *addresses), _local_line(settings, *paths)
+
+
+def _local_line(settings: Settings, path: Path | None = None) -> LocalLine | None:
+    if path is None:
+        if settings.nodes_host:
+            raise SettingsError(not_used("nodes_host", "a path in nodes"))
+        return None
+    return LocalLine(path, host_name("nodes_host", settings.nodes_host))
+
+
+def _tls_lines(settings: Settings, where: Address | None = None) -> NodeLines | None:
     needed = {
         key: getattr(settings, key) for key in ("nodes_certificate", "nodes_key", "nodes_authority")
     }
-    if not settings.nodes:
+    if where is None:
         if any(needed.values()):
             given = next(key for key, value in needed.items() if value)
-            raise SettingsError(f"{given} is only used with nodes; set that, or remove it")
+            raise SettingsError(not_used(given, "an address in nodes"))
         return None
     if missing := [key for key, value in needed.items() if not value]:
         raise SettingsError(
             f"nodes needs {listing(missing)}: nodes and control know each other by certificates"
         )
     pair = Tls(Path(settings.nodes_certificate), Path(settings.nodes_key))
-    return NodeLines(address("nodes", settings.nodes), pair, Path(settings.nodes_authority))
+    return NodeLines(where, pair, Path(settings.nodes_authority))
+
+
+def not_used(key: str, without: str) -> str:
+    return f"{key} is only used with {without}; set that, or remove it"
 
 
 def arm(settings: Settings) -> ArmListener | None:
@@ -75,6 +104,31 @@ def address(key: str, text: str) -> Address:
         return Address.parse(text)
     except ValueError as error:
         raise SettingsError(f"{key}: {error}, for example 127.0.0.1:8169") from error
+
+
+def address_or_path(key: str, text: str) -> Address | Path:
+    """Read where control and nodes meet: HOST:PORT, or the absolute path of a UNIX socket."""
+    if not text.startswith("/"):
+        try:
+            return Address.parse(text)
+        except ValueError as error:
+            raise SettingsError(
+                f"{key}: {error}, for example 192.0.2.11:8171, nor the absolute path of a socket"
+            ) from error
+    if too_long(Path(text)):
+        raise SettingsError(
+            f"{key} = {text}: the path of a socket has at most {MAX_SOCKET_PATH} bytes;"
+            f" set {key} to a shorter one"
+        )
+    return Path(text)
+
+
+def host_name(key: str, text: str) -> str:
+    """Read the name of a host of the inventory; if it is empty, that of this machine."""
+    host = text or socket.gethostname()
+    if not re.fullmatch(r"\S{1,253}", host):
+        raise SettingsError(f"{key} = '{host[:80]}': must be the name of a host of the inventory")
+    return host
 
 
 def guest_addresses(texts: Sequence[str]) -> tuple[Address, ...]:

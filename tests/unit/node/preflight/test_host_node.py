@@ -20,6 +20,7 @@ from forewarn.core import Durations
 from forewarn.metadata.publishing.journal import Journal
 from forewarn.metadata.publishing.messages import Welcome
 from forewarn.node.config import Tls
+from forewarn.node.listening.unix_socket import open_unix_socket
 from helpers.certificates import Authority
 
 RUNNER = CliRunner()
@@ -49,6 +50,8 @@ def check(files: Path, tmp_path: Path) -> Checks:
         usual |= {"certificate": f"{files}/h1.pem", "key": f"{files}/h1.key"}
         usual |= {"authority": f"{files}/authority.pem"}
         usual |= {"metadata": "127.0.0.1:0", "status": "127.0.0.1:0"}
+        if settings.get("control", "").startswith("/"):
+            settings |= {"certificate": "", "key": "", "authority": ""}
         file = tmp_path / "node.toml"
         file.write_text("".join(f'{key} = "{v}"\n' for key, v in (usual | settings).items()))
         clean = {name: None for name in os.environ if name.startswith("FOREWARN_")}
@@ -77,6 +80,7 @@ def test_usable_settings_have_no_problems_and_change_nothing(check: Checks, tmp_
         ),
         ({"authority": "{files}/h1.key"}, 4, "{files}/h1.key .*no certificate"),
         ({"control": "c1"}, 2, "control: 'c1' "),
+        ({"control": "{files}"}, 2, "control = {files}: .*not a socket"),
         ({"journal": "/no/such"}, 3, "/no/such does not exist"),
         ({"journal": "{files}/h1.pem"}, 3, "{files}/h1.pem does not exist"),
         ({"record": "{files}"}, 9, "{files} is a directory"),
@@ -110,6 +114,23 @@ def test_settings_that_control_will_refuse_are_warnings(
     shutil.copy(files / "h1.key", readable)
     readable.chmod(0o644)
     assert f"chmod o= {readable}" in check(key=str(readable)).stderr
+
+
+def test_the_socket_of_control_on_this_host_is_looked_at(
+    check: Checks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "nodes"
+    absent = check(control=str(path))
+    assert absent.exit_code == 0
+    assert f"{path} does not exist yet; control opens it" in absent.stderr
+    with open_unix_socket(path, "nodes"):
+        found = check(control=str(path))
+        assert (found.exit_code, found.stderr) == (0, "")
+        own = os.access
+        monkeypatch.setattr(os, "access", lambda file, mode: file != path and own(file, mode))
+        refused = check(control=str(path))
+    assert refused.exit_code == 1
+    assert f"{path} cannot be opened by user {os.geteuid()}: it belongs to user" in refused.stderr
 
 
 def test_the_journal_of_another_host_is_found(check: Checks, tmp_path: Path) -> None:

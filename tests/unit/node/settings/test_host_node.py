@@ -47,6 +47,16 @@ def test_control_and_certificates_are_all_that_is_required(tmp_path: Path) -> No
     assert config.endpoint.guest_addresses == (Address("169.254.169.254", 80),)
 
 
+def test_control_on_the_same_host_needs_no_certificates(tmp_path: Path) -> None:
+    config = load_node(written(tmp_path, 'control = "/run/nodes.sock"'), {}).config
+    assert config.control == (Path("/run/nodes.sock"),)
+    assert (config.tls, config.authority) == (None, None)
+    both = LEAST.replace("192.0.2.12:8171", "/run/nodes.sock")
+    config = load_node(written(tmp_path, both), {}).config
+    assert config.control == (Address("c1.example.net", 8171), Path("/run/nodes.sock"))
+    assert config.tls is not None
+
+
 def test_a_flag_wins_over_the_environment_which_wins_over_the_file(tmp_path: Path) -> None:
     file = written(tmp_path, LEAST + 'host = "h1"\nlog_level = "error"\nthrottle = 3\n')
     environment = {"FOREWARN_NODE_HOST": "h2", "FOREWARN_NODE_CONTROL": "a:1, b:2"}
@@ -72,6 +82,8 @@ def test_a_flag_wins_over_the_environment_which_wins_over_the_file(tmp_path: Pat
         (LEAST + 'status = "169.254.169.254:80"', ":5: status = 169.254.169.254:80: "),
         (LEAST + 'status = "here"', ":5: status: 'here' "),
         (LEAST + 'host = "a b"', ":5: host = 'a b': "),
+        ('control = "/run/c"\nkey = "k"', ":2: key is only used with an address"),
+        (f'control = "/{"x" * 107}"', ":1: control = /xxx"),
         (LEAST.replace("192.0.2.12:8171", "x"), ":1: control: 'x' "),
         (LEAST.replace("192.0.2.12:8171", ""), ":1: control must list"),
         (LEAST + 'log = "xml"', ":5: log = 'xml'"),

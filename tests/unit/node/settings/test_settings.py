@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import socket
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 from forewarn.core.time import SECOND
 from forewarn.drivers.command.options import CommandOptions
-from forewarn.node.config import Address, ArmListener, NodeLines, Tls
+from forewarn.node.config import Address, ArmListener, LocalLine, NodeLines, Tls
 from forewarn.node.daemon.reload import LIVE
 from forewarn.node.settings import Settings, SettingsError, gather, load
 from forewarn.node.settings.toml_lines import lines
@@ -252,11 +253,43 @@ def test_with_nodes_guests_are_answered_elsewhere(tmp_path: Path) -> None:
     assert load(written(tmp_path, ""), {})[1].rules.telling == 0
 
 
+def test_the_node_on_this_host_connects_to_a_path_besides_those_on_other_hosts_or_alone(
+    tmp_path: Path,
+) -> None:
+    path = 'nodes = "/run/nodes.sock"\n'
+    _, config = load(written(tmp_path, path + 'nodes_host = "h1"'), {})
+    assert (config.nodes, config.local_node) == (None, LocalLine(Path("/run/nodes.sock"), "h1"))
+    assert config.guest_addresses == ()
+    assert config.rules.telling > 6 * SECOND
+    both = NODES.replace('"192.0.2.11:8171"', '["/run/nodes.sock", "192.0.2.11:8171"]')
+    _, config = load(written(tmp_path, both), {})
+    assert config.nodes is not None
+    assert config.nodes.address == Address("192.0.2.11", 8171)
+    assert config.local_node == LocalLine(Path("/run/nodes.sock"), socket.gethostname())
+
+
+def test_only_where_all_nodes_are_on_this_computer_a_guest_may_be_on_it(tmp_path: Path) -> None:
+    guest = "machines: [{name: a, address: 127.0.0.1, host: h1}]"
+    (tmp_path / "fleet.yaml").write_text(
+        f"hosts: [h1]\ngroups: [{{name: a, kind: standalone, {guest}}}]"
+    )
+    path = 'fleet = "fleet.yaml"\nnodes = "/run/nodes.sock"\n'
+    assert load(written(tmp_path, path), {})[1].fleet is not None
+    (problem,) = problems(written(tmp_path, f'fleet = "fleet.yaml"\n{NODES}'))
+    assert "'127.0.0.1' is a loopback address" in problem
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ('nodes = "192.0.2.11:8171"', ":1: nodes needs nodes_certificate, nodes_key"),
         ('nodes_key = "c.key"', "nodes_key is only"),
+        ('nodes = "nodes.sock"', ":1: nodes: 'nodes.sock' "),
+        ('nodes = ["/a", "/b"]', ":1: nodes: give one address"),
+        (f'nodes = "/{"x" * 107}"', ":1: nodes = /xxx"),
+        ('nodes_host = "h1"', "nodes_host is only used with a path"),
+        ('nodes = "/a"\nnodes_host = "a b"', "nodes_host = 'a b': "),
+        ('nodes = "/a"\nnodes_key = "k"', "nodes_key is only used with an address"),
         (f'{NODES}metadata = "127.0.0.1:80"', ":5: metadata cannot"),
         (f'{NODES}metadata = "169.254.169.254:80"', ":5: metadata cannot"),
         (f"{NODES}faults = true", ":5: faults cannot"),
