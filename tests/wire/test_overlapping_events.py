@@ -89,7 +89,7 @@ def test_when_all_its_machines_are_gone_an_event_is_withdrawn(
     assert group[1].statuses() == {}
 
 
-def test_a_finished_redeploy_settles_what_was_planned_for_the_host(
+def test_a_finished_redeploy_settles_planned_maintenance_of_the_host(
     groups: Groups, service: Service
 ) -> None:
     group = groups.enabled()
@@ -225,7 +225,7 @@ def test_an_earlier_terminate_does_not_wait_for_a_later_one(
     assert group[2].statuses() == {early.id: "Started", late.id: "Scheduled"}
 
 
-def test_an_expired_terminate_holds_nobody(groups: Groups, service: Service) -> None:
+def test_an_expired_terminate_holds_no_other_event(groups: Groups, service: Service) -> None:
     group = groups.enabled()
     early = service.schedule("Terminate", group[0].name, notice="5m")
     late = service.schedule("Terminate", group[1].name, notice="10m")

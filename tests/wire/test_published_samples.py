@@ -98,7 +98,7 @@ def handled(document: dict[str, list[dict[str, str]]], name: str) -> list[tuple[
     ]
 
 
-def test_python_finds_itself_and_can_take_the_time_apart(groups: Groups, service: Service) -> None:
+def test_python_finds_itself_and_can_parse_the_time(groups: Groups, service: Service) -> None:
     guest = groups.enabled()[0]
     event = service.schedule("Reboot", guest.name)
     answer = urllib_get(guest, "2017-08-01")

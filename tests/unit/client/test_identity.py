@@ -153,11 +153,11 @@ def test_instance_names_and_host_names_convert_both_ways(number: int) -> None:
 @pytest.mark.parametrize(
     "name", ["vmss", "vmss_", "_1", "vmss_01", "vmss_-1", "vmss_x", "vmss_2176782336", "vmss_²", ""]
 )
-def test_what_is_no_members_name_has_no_host_name(name: str) -> None:
+def test_other_machine_names_have_no_host_name(name: str) -> None:
     assert host_name(name) is None
 
 
 @pytest.mark.parametrize("name", ["", "00000i", "web-1", "web_00i", "wéb0000é1", ".x"])
-def test_what_is_no_members_host_name_is_no_instances(name: str) -> None:
+def test_other_host_names_have_no_instance(name: str) -> None:
     assert instance_name(name, "vmss") is None
     assert instance_name("vmss00000i", "") is None

@@ -170,7 +170,7 @@ def test_a_freeze_of_unknown_duration_is_not_short() -> None:
     assert changes(stage, 1, mine=True, min_freeze=10**9) == [("appeared", "MINE")]
 
 
-def test_what_is_short_but_not_a_freeze_is_reported() -> None:
+def test_a_short_event_other_than_a_freeze_is_reported() -> None:
     stage = ScriptedExchanges(service(document({**MINE, "DurationInSeconds": 5})))
     assert changes(stage, 1, min_freeze=10) == [("appeared", "MINE")]
 

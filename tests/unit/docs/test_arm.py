@@ -58,12 +58,12 @@ def test_the_table_has_every_operation_with_its_role() -> None:
 
 
 @pytest.mark.parametrize("cells", rows(), ids=lambda cells: cells[0])
-def test_every_line_says_what_it_does(cells: list[str]) -> None:
+def test_every_row_has_a_description(cells: list[str]) -> None:
     assert len(cells) == 5
     assert all(cells)
 
 
-def test_what_is_refused_is_listed() -> None:
+def test_refused_operations_are_listed() -> None:
     shown = {
         ("POST", f"{RESOURCE_GROUP}{COMPUTE}{REFUSED[what]}/{action}")
         for actions, what in re.findall(r"^- (`powerOff`.*) of (an? [\w ]+)$", PAGE, re.MULTILINE)

@@ -115,7 +115,7 @@ def _with_named_default(owner: Any, function: Any) -> Iterator[str]:
             yield parameter.arg
 
 
-def test_no_signature_names_what_is_inside() -> None:
+def test_no_signature_names_private_modules() -> None:
     """A type checker would look into all of it, and find types that it only infers."""
     found = [
         f"{name}.{function.__name__}"
@@ -151,7 +151,7 @@ def test_no_signature_names_what_is_inside() -> None:
         ),
     ],
 )
-def test_what_is_missing_is_found(source: str, expected: list[str]) -> None:
+def test_missing_docstrings_and_annotations_are_found(source: str, expected: list[str]) -> None:
     (node,) = ast.parse(source).body
     assert isinstance(node, ast.ClassDef)
     problems = [problem.replace(" annotation", "") for problem in _class_problems(node, "A")]

@@ -25,7 +25,7 @@ TEXT = (ROOT / "docs" / "test" / "record.md").read_text("utf-8")
 MIB = 1024 * 1024
 
 
-def test_every_limit_is_the_one_that_holds() -> None:
+def test_every_limit_is_that_of_the_code() -> None:
     for limit, value in (
         ("size of an answer that is read", f"{endpoint.MAX_ANSWER // MIB} MiB"),
         ("time between two polls", f"at least {command.MIN_EVERY:g} s"),

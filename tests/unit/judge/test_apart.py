@@ -78,7 +78,7 @@ LAWFUL: dict[str, tuple[Callable[[], Recording], set[str]]] = {
 
 
 @pytest.mark.parametrize(("build", "accused"), LAWFUL.values(), ids=list(LAWFUL))
-def test_a_machine_apart_is_judged_by_itself(
+def test_a_machine_that_is_cut_off_is_judged_by_itself(
     build: Callable[[], Recording], accused: set[str]
 ) -> None:
     judgement = judge(build().records)
@@ -86,7 +86,7 @@ def test_a_machine_apart_is_judged_by_itself(
     assert rules(without_apart(build())) == accused
 
 
-def test_it_is_judged_with_the_others_from_the_first_answer_after_it_has_joined() -> None:
+def test_a_machine_is_judged_with_the_others_from_its_first_answer_after_joining() -> None:
     def answered(t: float, asked: float) -> set[str]:
         recording = gone_on(alone()).joined(T0 + 100)
         return rules(recording.see(t, 5, OWN, OTHER, asked=asked))
@@ -104,7 +104,7 @@ def test_where_the_clock_stands_still_the_order_of_lines_decides() -> None:
     assert rules(recording.joined(T0).see(T0, 5, OWN, OTHER, asked=T0)) >= {"incarnation-down"}
 
 
-def test_the_others_are_not_compared_with_it() -> None:
+def test_other_machines_are_not_compared_with_one_that_is_cut_off() -> None:
     # It was told of a change, but not yet that it is shown.
     recording = alone().see(T0 + 30, 6, OWN, OTHER, event(C, not_before=DUE + 30))
     assert rules(recording.see(T0 + 31, 5, OWN, OTHER, machine=FAR)) == set()
@@ -136,7 +136,9 @@ def test_the_others_are_not_compared_with_it() -> None:
         lambda: alone().approve(T0 + 30, A, status=500, answer=""),
     ],
 )
-def test_an_approval_that_control_may_have_heard_of(recording: Callable[[], Recording]) -> None:
+def test_an_approval_that_control_may_have_received_may_count(
+    recording: Callable[[], Recording],
+) -> None:
     judgement = judge(recording().records)
     assert judgement.ok, judgement.render()
 
@@ -190,6 +192,8 @@ def test_an_approval_that_control_may_have_heard_of(recording: Callable[[], Reco
         ),
     ],
 )
-def test_what_may_start_or_be_carried_out(recording: Callable[[], Recording]) -> None:
+def test_events_of_a_machine_that_is_cut_off_must_not_start(
+    recording: Callable[[], Recording],
+) -> None:
     judgement = judge(recording().records)
     assert judgement.ok, judgement.render()

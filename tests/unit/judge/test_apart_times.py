@@ -15,7 +15,7 @@ def times(recording: Recording, machine: str = "web_0") -> list[tuple[float, flo
 INF = float("inf")
 
 
-def test_from_apart_until_joined_for_the_machines_that_are_named() -> None:
+def test_named_machines_are_cut_off_from_apart_until_joined() -> None:
     recording = Recording().apart(T0 + 1, "web_0", "web_1").joined(T0 + 5, "web_0").apart(T0 + 9)
     assert times(recording) == [(1, 5, True), (9, INF, True)]
     assert times(recording, "web_1") == [(1, INF, True)]
@@ -33,14 +33,14 @@ def test_a_node_speaks_for_its_own_host() -> None:
     assert times(recording.joined(T0 + 3, host="h1")) == [(1, 3, True)]
 
 
-def test_a_machine_that_has_left_the_host_is_not_apart() -> None:
+def test_a_machine_that_has_left_the_host_is_not_cut_off() -> None:
     recording = Recording().hosts(T0, web_0="h1").apart(T0 + 1, host="h1")
     assert times(recording) == [(1, INF, True)]
     recording.placement(T0 + 5, web_0="h2").apart(T0 + 6, host="h1")  # which cannot know it
     assert times(recording) == [(1, 5, True)]
 
 
-def test_a_machine_that_may_be_on_another_host_may_be_apart() -> None:
+def test_a_machine_that_may_be_on_another_host_may_be_cut_off() -> None:
     recording = Recording().hosts(T0, web_0="h1").apart(T0 + 1, host="h1")
     recording.note({"kind": "placement", "t": T0 + 5, "machines": {"web_0": ["h1", "h2"]}})
     assert times(recording) == [(1, 5, True), (5, INF, False)]
@@ -53,12 +53,12 @@ def test_an_operator_may_give_up_a_node() -> None:
     assert times(recording, "web_1") == [(1, INF, True)]
 
 
-def test_a_machine_that_is_removed_is_not_apart() -> None:
+def test_a_removed_machine_is_not_cut_off() -> None:
     recording = Recording().apart(T0 + 1, host="h1").fleet(T0 + 4, machines={})
     assert times(recording) == [(1, 4, True)]
 
 
-def test_only_what_the_node_of_that_host_answers_is_apart() -> None:
+def test_only_answers_of_the_node_that_is_cut_off_are_exempt() -> None:
     """In a live move, two nodes answer a machine."""
 
     def seen(host: str | None) -> bool:

@@ -149,7 +149,7 @@ def test_an_impact_beside_an_answer_of_the_same_moment() -> None:
     silent(coupled().impact(T0 + 5, type="Terminate").see(T0 + 6, 7, OTHER).see(T0 + 9, 8))
 
 
-def test_a_delete_that_nobody_approved_is_early_and_nothing_else() -> None:
+def test_an_unapproved_delete_is_only_early() -> None:
     recording = Recording().see(T0, 5, ONE, OTHER).see(T0 + 2, 6, started(ONE), OTHER)
     judgement = judge(recording.impact(T0 + 3, type="Terminate").see(T0 + 9, 7, OTHER).records)
     assert {finding.rule for finding in judgement.findings} == {"early-start", "impact-early"}

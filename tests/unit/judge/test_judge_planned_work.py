@@ -67,7 +67,7 @@ def test_a_group_that_has_stopped_listening_has_no_vote_any_more() -> None:
     silent(recording.see(T0 + 90, 1, started(JUMP), machine="jump"))
 
 
-def test_a_group_that_was_not_heard_of_for_a_day_has_no_vote() -> None:
+def test_a_group_without_polls_for_a_day_has_no_vote() -> None:
     later = DUE + 200_000
     web, jump = event(not_before=later), event(B, resources=["jump"], not_before=later)
     recording = Recording().joint(T0 - 1, web=A, jump=B).see(T0, 3, jump, machine="jump")
@@ -166,7 +166,7 @@ def test_a_request_that_was_asked_before_a_window_closed_may_see_it_closed() -> 
 # Deletes that nobody is told of.
 
 
-def test_a_delete_that_nobody_is_told_of_strikes_a_machine() -> None:
+def test_an_unannounced_delete_ends_a_machine() -> None:
     silent(
         Recording()
         .see(T0, 1)
@@ -190,7 +190,7 @@ def test_a_delete_that_nobody_is_told_of_strikes_a_machine() -> None:
         {"machines": ["of-old"]},  # in a domain that is not known
     ],
 )
-def test_an_event_may_wait_for_a_delete_that_nobody_is_told_of(line: dict[str, Any]) -> None:
+def test_an_event_may_wait_for_an_unannounced_delete(line: dict[str, Any]) -> None:
     changed = {"machines": ["web_1"], **line}
     recording = Recording().see(T0, 5, event())
     recording.note({"kind": "unannounced", "t": T0 + 1, "event": C, "group": "web", **changed})
@@ -220,7 +220,7 @@ def test_a_delete_just_before_an_approval_may_be_over_just_after_it() -> None:
     )
 
 
-def test_a_host_waits_for_a_delete_that_nobody_of_another_group_is_told_of() -> None:
+def test_a_host_waits_for_an_unannounced_delete_of_another_group() -> None:
     recording = approved().unannounced(T0 + 1.2, C, ["jump"], group="jump")
     silent(idle(recording, T0 + 2, T0 + 9, T0 + 40).over(T0 + 41, C))
 
@@ -274,7 +274,7 @@ def test_a_long_poll_lets_a_group_listen() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 404, 405, 429, 503])
-def test_what_a_path_beside_the_wire_refuses_is_for_itself_to_say(status: int) -> None:
+def test_refusals_of_other_paths_are_not_judged(status: int) -> None:
     recording = Recording()
     for method, path in (
         ("GET", "/forewarn/v1/wait?api-version=1"),
@@ -314,7 +314,7 @@ def test_lines_that_cannot_be_read_are_counted() -> None:
 # Halts.
 
 
-def test_what_is_halted_waits_until_the_halt_is_released() -> None:
+def test_a_halted_event_waits_until_the_halt_is_released() -> None:
     recording = halted().approve(T0 + 1, A)
     for t in (T0 + 2, T0 + 60, DUE + 1, DUE + 300, DUE + 900):
         recording.see(t, 5, event())
@@ -404,7 +404,7 @@ def test_windows_hold_nothing_once_hardware_is_about_to_fail() -> None:
     silent(recording.see(DUE + 595, 5, event()).see(DUE + 605, 6, started(event())))
 
 
-def test_what_a_recording_does_not_say_about_windows_is_not_judged() -> None:
+def test_windows_that_a_recording_does_not_contain_are_not_judged() -> None:
     later = event(not_before=T0 + 90_000)
     recording = Recording().maintenance(T0 - 60, (T0, T0 + 60)).see(T0 + 1, 5, later)
     silent(recording.see(T0 + 90_001, 6, started(later)))
@@ -476,7 +476,7 @@ def test_maintenance_that_was_withdrawn_and_announced_again_has_another_not_befo
     silent(recording.see(later + 1.1, 8, started(jump), machine="jump"))
 
 
-def test_what_was_postponed_before_a_recording_went_on_is_known_from_its_own_line() -> None:
+def test_an_earlier_postponement_is_known_from_its_own_line() -> None:
     later = event(not_before=DUE + 3600)
     recording = Recording().see(T0, 5, event())
     recording.note({"kind": "postponed", "t": T0 + 60, "event": A, "not_before": DUE + 3600})

@@ -34,7 +34,7 @@ def test_an_answer_that_touches_another_has_no_order_with_it() -> None:
     )
 
 
-def test_an_exchange_that_does_not_say_when_it_was_asked_may_be_old() -> None:
+def test_an_exchange_without_the_time_of_its_request_may_be_old() -> None:
     recording = Recording().approve(T0 - 2, A)
     recording.see(T0, 6, started(event())).see(T0 + 1, 5, event())
     del recording.records[-1]["asked"]
@@ -209,7 +209,7 @@ def test_one_address_that_asks_as_several_machines() -> None:
     silent(recording)
 
 
-def test_answers_to_nobody_in_particular_are_not_compared() -> None:
+def test_answers_to_unknown_callers_are_not_compared() -> None:
     silent(Recording(fleet=False).see(T0, 5, machine=None).see(T0 + 1, 3, machine=None))
 
 

@@ -63,7 +63,7 @@ def test_a_new_service_in_the_same_recording_was_not_away() -> None:
 
 
 @pytest.mark.parametrize("later", [0.5, 3.9])
-def test_a_start_of_the_service_that_was_told_twice(later: float) -> None:
+def test_a_start_of_the_service_may_be_recorded_twice(later: float) -> None:
     preempt = event(B, type="Preempt", not_before=T0 + 30)
     silent(
         Recording(grace=60)

@@ -98,7 +98,7 @@ def test_an_entry_without_a_string_for_an_id_spoils_them_all(entry: bytes) -> No
 
 
 @given(st.lists(st.uuids().map(lambda id: str(id).upper()), min_size=1, max_size=5))
-def test_what_is_written_is_read(ids: list[str]) -> None:
+def test_a_written_approval_is_read(ids: list[str]) -> None:
     assert read_approval(write_approval(ids)) == tuple(ids)
 
 

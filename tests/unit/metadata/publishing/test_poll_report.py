@@ -52,7 +52,7 @@ def test_a_new_document_is_reported_at_once_and_the_polls_before_it_with_it() ->
     assert polled(report) == [(3, 4, 4, 1)]
 
 
-def test_another_control_node_is_told_everything_at_once() -> None:
+def test_another_control_node_gets_everything_at_once() -> None:
     report = PollReport(repeat_every=9, first_repeat=9)
     for machine in ("web_0", "web_1"):
         poll(report, 1, machine=machine)

@@ -84,7 +84,7 @@ def test_of_two_changes_the_first_alone_is_not_shown() -> None:
     asyncio.run(life())
 
 
-def test_what_does_not_change_is_not_held_back_when_all_is_told_anew() -> None:
+def test_unchanged_groups_are_not_held_back_by_a_new_transfer() -> None:
     async def life() -> None:
         stage, told = await opened(news("web", 1), news("db", 1), news("old", 1))
         stage.begin()

@@ -124,7 +124,7 @@ def test_the_certificate_of_another_node_is_not_that_of_control(
     asyncio.run(play())
 
 
-def test_strangers_at_the_address_for_nodes_are_told_nothing(tmp_path: Path) -> None:
+def test_unknown_callers_at_the_address_for_nodes_get_no_answer(tmp_path: Path) -> None:
     control, other = Control(tmp_path), Authority(tmp_path, "other")
     foreign = other.issue("forewarn:node:h1")
     nameless = control.authority.issue("h1.example.net")

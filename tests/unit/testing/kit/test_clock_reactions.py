@@ -12,7 +12,6 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from forewarn.support import guard
 from forewarn.testing import Event, Group, Impact, RefusedError, Service
 from forewarn.wire.requests import write_approval
 from helpers.counted_patience import Patience, counted_patience
@@ -136,19 +135,21 @@ def test_each_event_is_given_its_reaction_time_once(
 
 
 def test_reactions_of_the_test_and_of_unaffected_machines_are_not_waited_for(
-    service: Service, web: Group
+    service: Service, web: Group, patience: Patience
 ) -> None:
     with Client(service, "web_1"):
         web[1].wait_for_poll()
         service.document("web_0")
         event = web[0].restart()
         service.document("web_0")
-        start = guard.monotonic()
+        start = patience.monotonic()
         event.until_over(reaction_time=LONG)
-        assert guard.monotonic() < start + LONG / 2
+        assert patience.monotonic() < start + LONG / 2
 
 
-def test_a_client_that_reported_ready_is_not_waited_for(service: Service, web: Group) -> None:
+def test_a_client_that_reported_ready_is_not_waited_for(
+    service: Service, web: Group, patience: Patience
+) -> None:
     def report(client: Client, document: Any) -> None:
         for event in document["Events"]:
             if event["EventStatus"] == "Scheduled":
@@ -157,9 +158,9 @@ def test_a_client_that_reported_ready_is_not_waited_for(service: Service, web: G
     with Client(service, "web_0", act=report):
         web[0].wait_for_poll()
         event = web[0].restart()
-        start = guard.monotonic()
+        start = patience.monotonic()
         event.until_started(reaction_time=LONG)
-        assert guard.monotonic() < start + LONG / 2
+        assert patience.monotonic() < start + LONG / 2
         assert event.ready == ("web_0",)
 
 
