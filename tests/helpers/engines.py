@@ -84,6 +84,24 @@ def expire(store: Store) -> None:
             connection.execute("UPDATE leader SET until = 'epoch'")
 
 
+def shorten(store: Store, length: float) -> None:
+    """Let the lease of a store that was killed last for so many seconds."""
+    if isinstance(store, MemoryStore):
+        store.disk.lease.length = length
+    else:
+        with psycopg.connect(store.url, autocommit=True) as connection:  # type: ignore[attr-defined]
+            connection.execute("UPDATE leader SET length = %s", (length,))
+
+
+def renew(store: Store) -> None:
+    """Renew the lease of a store now."""
+    if isinstance(store, MemoryStore):
+        store.leadership._renew()  # type: ignore[union-attr]
+    else:
+        with psycopg.connect(store.url, autocommit=True) as connection:  # type: ignore[attr-defined]
+            store._lease.renew(connection)  # type: ignore[attr-defined]
+
+
 def leading(url: str) -> Store:
     from forewarn.store.postgres.engine import PostgresStore
 

@@ -45,7 +45,7 @@ from forewarn.store.postgres.engine import PostgresStore
 from forewarn.store.sql import read
 from forewarn.support import guard
 from helpers import postgres
-from helpers.engines import SHARED, Open, expire, kill, shared_state
+from helpers.engines import SHARED, Open, expire, kill, renew, shared_state, shorten
 from helpers.leadership import (
     PATIENCE,
     break_next_commit,
@@ -174,11 +174,12 @@ def test_a_lease_that_is_given_back_is_taken_at_once(shared: Open) -> None:
 
 def test_a_lease_that_has_run_out_is_taken(shared: Open) -> None:
     async def body() -> None:
-        first, second = join(shared, "c1", length=SHORT), join(shared, "c2", length=SHORT)
+        first, second = join(shared, "c1"), join(shared, "c2")
         await first.open()
         await take(first)
         await put(first, "h1")
         await kill(first)
+        shorten(first, SHORT)
         async with opened(second):
             await take(second)
             assert second.registry.hosts.keys() == {"h1"}
@@ -213,10 +214,11 @@ def test_nobody_takes_a_lease_because_of_the_clock_of_the_database(
 @pytest.mark.parametrize("step", ["-1 h", "+1 h"])
 def test_nobody_is_kept_from_a_lease_by_the_clock_of_the_database(url: str, step: str) -> None:
     async def body() -> None:
-        first, second = node(url, "c1", length=SHORT), node(url, "c2", length=SHORT)
+        first, second = node(url, "c1"), node(url, "c2")
         await first.open()
         await take(first)
         await kill(first)
+        shorten(first, SHORT)
         execute(url, f"UPDATE leader SET until = until + interval '{step}'")
         async with opened(second):
             await take(second)
@@ -261,19 +263,31 @@ def test_a_lease_that_is_renewed_after_it_was_looked_at_is_not_taken(url: str) -
 
 def test_a_command_waits_while_it_is_uncertain_whether_somebody_decides(shared: Open) -> None:
     async def body() -> None:
-        first, command = join(shared, "c1", length=SHORT), join(shared, "command")
+        first, command = join(shared, "c1"), join(shared, "command")
         await first.open()
         await take(first)
         async with opened(command):
+            taking = asyncio.get_running_loop().create_task(command.leadership.take_at_once())
+            async with asyncio.timeout(PATIENCE):
+                while not taking.done():
+                    renew(first)
+                    await guard.pause(0.01)
             with pytest.raises(NotLeading, match="'c1' decides"):
-                await asyncio.wait_for(command.leadership.take_at_once(), PATIENCE)
+                await taking
         await kill(first)
+        shorten(first, SHORT)
         command = join(shared, "command")
         async with opened(command):
             await asyncio.wait_for(command.leadership.take_at_once(), PATIENCE)
             assert command.leadership.held()
 
     run(body())
+
+
+def stop_boottime(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no lease run out, however long this process is kept waiting."""
+    now = guard.boottime()
+    monkeypatch.setattr(guard, "boottime", lambda: now)
 
 
 async def looked(store: PostgresStore) -> None:
@@ -293,6 +307,7 @@ def test_a_leader_that_can_open_no_session_to_write_gives_its_lease_back(
         raise psycopg.OperationalError("too many connections for role")
 
     async def body() -> None:
+        stop_boottime(monkeypatch)
         first, second = node(url, "c1", length=SHORT), node(url, "c2", length=900.0)
         ends: list[OutcomeUnknown] = []
         first.on_unknown_outcome(ends.append)
@@ -487,13 +502,12 @@ def test_whoever_decides_is_not_told_of_its_own_commits(
 
     async def body() -> None:
         monkeypatch.setattr(leadership, "connect", connect)
-        first = node(url, "c1", length=SHORT)
+        first = node(url, "c1")
         async with opened(first):
             await take(first)
             await put(first, "h1")
-            renewed = first._lease.until
-            await until(lambda: first._lease.until > renewed)
             (lease_session,) = sessions
+            lease_session.execute("SELECT 1")
             assert list(lease_session.notifies(timeout=0)) == []
 
     run(body())
@@ -647,6 +661,7 @@ def test_a_leader_that_cannot_resolve_a_doubt_ends_although_it_renews_its_lease(
     """As if it could open no new connections: the one through which it renews is still there."""
 
     async def body() -> None:
+        stop_boottime(monkeypatch)
         first = node(url, "c1", length=SHORT)
         connect = session.connect
 
