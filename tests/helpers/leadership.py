@@ -24,10 +24,10 @@ from forewarn.store.postgres.engine import PostgresStore
 from forewarn.support import guard
 from helpers import postgres
 from helpers.engines import expire
+from helpers.patience import LIMIT
+from helpers.patience import until_async as until
 
 T = TypeVar("T")
-
-PATIENCE = 60.0  # seconds for what is waited for
 
 
 def node(url: str, name: str, *, length: float = 30.0) -> PostgresStore:
@@ -45,14 +45,8 @@ async def opened(*stores: Any) -> AsyncIterator[None]:
         yield
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await guard.pause(0.01)
-
-
 async def take(store: Any) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(LIMIT):
         await store.leadership.take()
 
 
@@ -156,7 +150,7 @@ async def commit_without_standby(
 ) -> None:
     """The standby is away, and a COMMIT that waits for it is given up. Then the standby comes back,
     or the lease runs out first."""
-    monkeypatch.setattr(engine, "WRITE_LIMIT", PATIENCE)
+    monkeypatch.setattr(engine, "WRITE_LIMIT", LIMIT)
     monkeypatch.setattr(lease, "_LOCK_PATIENCE", "20ms")
     first = node(url, "c1", length=900.0)
     async with opened(first):

@@ -47,7 +47,6 @@ from forewarn.support import guard
 from helpers import postgres
 from helpers.engines import SHARED, Open, expire, kill, renew, shared_state, shorten
 from helpers.leadership import (
-    PATIENCE,
     break_next_commit,
     claimed_at,
     commit_in_doubt,
@@ -61,9 +60,10 @@ from helpers.leadership import (
     run,
     shut,
     take,
-    until,
     waits,
 )
+from helpers.patience import LIMIT
+from helpers.patience import until_async as until
 
 SHORT = 0.5  # seconds of a lease that is to run out
 
@@ -118,7 +118,7 @@ def test_what_is_loaded_is_one_moment(url: str, monkeypatch: pytest.MonkeyPatch)
             registry = read.registry
 
             def late(connection: sa.Connection) -> Registry:
-                asyncio.run_coroutine_threadsafe(first.transact(define), loop).result(PATIENCE)
+                asyncio.run_coroutine_threadsafe(first.transact(define), loop).result(LIMIT)
                 return registry(connection)
 
             def define(_: States) -> Batch:
@@ -268,7 +268,7 @@ def test_a_command_waits_while_it_is_uncertain_whether_somebody_decides(shared: 
         await take(first)
         async with opened(command):
             taking = asyncio.get_running_loop().create_task(command.leadership.take_at_once())
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(LIMIT):
                 while not taking.done():
                     renew(first)
                     await guard.pause(0.01)
@@ -278,7 +278,7 @@ def test_a_command_waits_while_it_is_uncertain_whether_somebody_decides(shared: 
         shorten(first, SHORT)
         command = join(shared, "command")
         async with opened(command):
-            await asyncio.wait_for(command.leadership.take_at_once(), PATIENCE)
+            await asyncio.wait_for(command.leadership.take_at_once(), LIMIT)
             assert command.leadership.held()
 
     run(body())
@@ -316,7 +316,7 @@ def test_a_leader_that_can_open_no_session_to_write_gives_its_lease_back(
             with monkeypatch.context() as patch:
                 patch.setattr(engine, "connect_writer", refused)
                 first.connect_writer()
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(LIMIT):
                     while not ends:
                         with contextlib.suppress(StoreFailed, OutcomeUnknown):
                             await put(first, "h1")
@@ -473,7 +473,7 @@ def test_a_commit_that_is_announced_while_a_follower_asks_something_else_is_read
             if second.seq == 1 and not busy:
                 busy.append(1)
                 monkeypatch.setattr(follower, "POLL", 3600.0)
-                asyncio.run_coroutine_threadsafe(put(first, "h2"), loop).result(PATIENCE)
+                asyncio.run_coroutine_threadsafe(put(first, "h2"), loop).result(LIMIT)
                 connection.execute("SELECT 1")  # with its answer comes the announcement
             return went_back(connection)
 
@@ -675,7 +675,7 @@ def test_a_leader_that_cannot_resolve_a_doubt_ends_although_it_renews_its_lease(
             monkeypatch.setattr(lease, "connect", refused)
             break_next_commit(monkeypatch, after=True)
             with pytest.raises(Deposed, match="unknown whether"):
-                await asyncio.wait_for(put(first, "h1"), PATIENCE)
+                await asyncio.wait_for(put(first, "h1"), LIMIT)
         assert numbers(url) == [1]
 
     run(body())
@@ -768,7 +768,7 @@ def test_a_write_that_hangs_is_given_up_and_the_next_one_succeeds(
                 other.execute("LOCK TABLE commits IN ACCESS EXCLUSIVE MODE")
                 with pytest.raises(StoreFailed):
                     await put(first, "h1")
-            monkeypatch.setattr(engine, "WRITE_LIMIT", PATIENCE)
+            monkeypatch.setattr(engine, "WRITE_LIMIT", LIMIT)
             await put(first, "h2")
             assert first.registry.hosts.keys() == {"h2"}
         assert numbers(url) == [1]

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import os
+import select
 import tracemalloc
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -36,6 +37,7 @@ from forewarn.drivers.port import (
 from forewarn.support import guard, program
 from forewarn.support.files.task import RETRY_EVERY
 from forewarn.support.program import MAX_OUTPUT, ProgramUnusable, find_program
+from helpers.patience import LIMIT
 
 START = 1_800_000_000 * SECOND
 TASK = Task(
@@ -374,12 +376,23 @@ class Tree:
     async def up(self) -> None:
         assert await self._read() == b"up\n"
 
+    def started(self, start: Callable[..., Any]) -> Callable[..., Any]:
+        """Start programs as `start` does, and return when they are up."""
+
+        def started(*arguments: Any) -> Any:
+            process = start(*arguments)
+            assert select.select([self._fd], [], [], LIMIT)[0]
+            assert os.read(self._fd, 100) == b"up\n"
+            return process
+
+        return started
+
     async def gone(self) -> None:
         assert await self._read() == b""
         os.close(self._fd)
 
     async def _read(self) -> bytes:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT):
             loop, ready = asyncio.get_running_loop(), asyncio.Event()
             while True:
                 loop.add_reader(self._fd, ready.set)
@@ -395,14 +408,17 @@ class Tree:
 @pytest.mark.usefixtures("short_grace")
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 def test_when_its_time_is_up_the_program_is_killed_with_all_its_children(
-    run: Callable[[Coroutine[Any, Any, None]], None], tmp_path: Path
+    run: Callable[[Coroutine[Any, Any, None]], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def body() -> None:
         tree = Tree(tmp_path)
-        done = await shell(f"echo working; {tree.text}", timeout=2.0).perform(TASK)
-        why = "the program did not end within 2 s and was killed: working"
-        assert done == Unknown(why, "working")
-        await tree.up()  # it was
+        monkeypatch.setattr(program, "_start", tree.started(program._start))
+        done = await shell(f"echo working; {tree.text}", timeout=1.0).perform(TASK)
+        assert isinstance(done, Unknown)
+        assert "within 1 s" in done.why
+        assert (done.why.rpartition(": ")[2], done.output) == ("working", "working")
         await tree.gone()
 
     run(body())

@@ -28,7 +28,7 @@ from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.service.rollouts.rollouts import RolloutReport
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
-from forewarn.support import guard
+from forewarn.support import guard, program
 from forewarn.support.instants import to_datetime
 from forewarn.testing import Service
 
@@ -409,12 +409,23 @@ def test_a_command_that_leaves_a_child_behind_has_passed_and_the_child_is_gone(
     assert _is_gone(int((tmp_path / "child").read_text()))
 
 
-def test_a_command_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
-    script = f"sleep 300 & echo $! > {tmp_path}/child; wait"
-    gates = Gates({"slow": ("/bin/sh", "-c", script)}, patience=0.5)
+def test_a_command_that_takes_too_long_is_ended_with_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fifo, start = tmp_path / "child", program._start
+    os.mkfifo(fifo)
+    children: list[int] = []
+
+    def started(*arguments: Any) -> Any:
+        process = start(*arguments)
+        children.append(int(fifo.read_text()))  # its time begins once the child is there
+        return process
+
+    monkeypatch.setattr(program, "_start", started)
+    gates = Gates({"slow": ("/bin/sh", "-c", f"sleep 300 & echo $! > {fifo}; wait")}, patience=0.5)
     answer = asyncio.run(gates.evaluate(Gate(command="slow")))
     assert (answer.passed, answer.message) == (False, "no answer within 0.5 s")
-    assert _is_gone(int((tmp_path / "child").read_text()))
+    assert _is_gone(*children)
 
 
 def test_a_command_that_is_not_there_has_not_passed() -> None:
