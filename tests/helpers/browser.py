@@ -27,12 +27,13 @@ from playwright.sync_api import (
 from forewarn.node import Node
 from forewarn.testing import Service
 from helpers.netns import require
+from helpers.patience import LIMIT
 
 CHROMIUM = Path("/usr/bin/chromium-headless-shell")
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 SERIOUS = ("serious", "critical")
 ALIKE = ("tbody tr:nth-child(n+3)", ".facts > div:nth-child(n+5)", "datalist")
-PATIENCE = 15_000  # milliseconds for whatever a page has to do, on a machine that is busy
+PATIENCE = LIMIT * 1_000  # milliseconds
 
 expect.set_options(timeout=PATIENCE)
 

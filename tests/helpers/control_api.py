@@ -13,6 +13,7 @@ import msgspec
 from forewarn.control.app import handlers
 from forewarn.control.openapi.document import operations
 from forewarn.testing import Service
+from helpers.patience import LIMIT
 
 OPERATIONS = {name: operation for name, (_, operation) in operations(handlers()).items()}
 
@@ -45,11 +46,11 @@ def ask(
     """`if_match='"…"'` is the header If-Match."""
     url = service if isinstance(service, str) else service.control_url
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
-    said = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=LIMIT)
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
     data = raw if raw is not None else None if body is None else json.dumps(body).encode()
     try:
-        connection.request(method, target, data, {"Content-Type": "application/json", **said})
+        connection.request(method, target, data, {"Content-Type": "application/json", **sent})
         answer = connection.getresponse()
         found = {name.lower(): value for name, value in answer.getheaders()}
         return ApiResponse(answer.status, found, answer.read())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from forewarn.node import Config, Node
 from forewarn.service.fleet import read
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
-from forewarn.support import guard
 from helpers.hook_receivers import Received, Web
+from helpers.patience import until_async
 
 FLEET = """
 hosts: [{name: h1, labels: {owner: ops}}, h2]
@@ -41,7 +41,6 @@ groups:
 START = 1_800_000_000_000_000
 KEY = b"0123456789abcdef0123456789abcdef"
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
-PATIENCE = 90.0  # seconds for a receiver to be reached
 
 
 def secret_file(directory: Path, text: str = SECRET, name: str = "secret") -> str:
@@ -94,16 +93,8 @@ async def world(*tables: Notify, disk: Disk | None = None) -> AsyncIterator[Worl
         yield World(node)
 
 
-async def until(condition: Callable[[], Any]) -> None:
-    """Wait until a condition holds; it says itself what is missing if it never does."""
-    end = guard.monotonic() + PATIENCE
-    while not condition():
-        assert guard.monotonic() < end, "waited in vain"
-        await guard.pause(0.005)
-
-
 async def received(web: Web, count: int) -> list[Received]:
-    await until(lambda: len(web.received) >= count)
+    await until_async(lambda: len(web.received) >= count)
     return web.received
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from forewarn.support import guard
 from forewarn.testing import Service
 from helpers.endpoint import METADATA, NEWEST, events
+from helpers.patience import LIMIT
 from helpers.raw_http import RawConnection, RawResponse, request
 
 GET = request("GET", events(NEWEST), METADATA)
@@ -19,7 +20,7 @@ CHUNKED = request("POST", events(NEWEST), METADATA, "Transfer-Encoding: chunked"
 real_time = guard.monotonic  # also where a test has guard time in its hands
 
 
-def until(says: Callable[[], bool], patience: float = 60.0) -> None:
+def until(says: Callable[[], bool], patience: float = LIMIT) -> None:
     """Wait for something that the service does in its own time."""
     end, pause = real_time() + patience, threading.Event()
     while not says():
@@ -27,7 +28,7 @@ def until(says: Callable[[], bool], patience: float = 60.0) -> None:
         pause.wait(0.005)
 
 
-def until_closed(service: Service, patience: float = 30.0) -> None:
+def until_closed(service: Service) -> None:
     """Wait until the service has accepted and closed every connection that clients have closed."""
 
     async def turn() -> None:
@@ -38,7 +39,7 @@ def until_closed(service: Service, patience: float = 30.0) -> None:
             service._session.run(turn())
         return service._session.node.endpoint.connections.total == 0
 
-    until(closed, patience)
+    until(closed)
 
 
 def send_poll(line: RawConnection, data: bytes = GET) -> RawResponse:
@@ -47,7 +48,7 @@ def send_poll(line: RawConnection, data: bytes = GET) -> RawResponse:
 
 
 def metrics(url: str) -> dict[str, float]:
-    with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"{url}/metrics", timeout=LIMIT) as answer:
         said = answer.read().decode().splitlines()
     pairs = [line.rpartition(" ") for line in said if not line.startswith("#")]
     return {name: float(value) for name, _, value in pairs}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeAlias
 
-PATIENCE = 10.0  # seconds of silence before a server is said to hang
+from helpers.patience import LIMIT
 
 Place: TypeAlias = tuple[str, int]  # address and port
 
@@ -66,7 +66,7 @@ class RawConnection:
 
     def __init__(self, place: Place, *, source: str | None = None) -> None:
         self._socket = socket.create_connection(
-            place, timeout=PATIENCE, source_address=(source, 0) if source else None
+            place, timeout=LIMIT, source_address=(source, 0) if source else None
         )
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._kept = b""

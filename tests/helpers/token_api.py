@@ -16,6 +16,7 @@ from forewarn.core.access import Limit, Role
 from forewarn.core.labels import parse
 from forewarn.service.access.tokens import CreatedToken, NewToken
 from forewarn.testing import Service
+from helpers.patience import LIMIT
 
 # Words that have no part in common, so that any that leaks is seen.
 FLEET = """
@@ -67,9 +68,9 @@ class Api:
         parts = urlsplit(self.url)
         if parts.scheme == "https":
             return http.client.HTTPSConnection(
-                parts.hostname or "", parts.port, timeout=30, context=self._tls
+                parts.hostname or "", parts.port, timeout=LIMIT, context=self._tls
             )
-        return http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+        return http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=LIMIT)
 
     def call(
         self, method: str, target: str, body: object = None, headers: Mapping[str, str] = {}

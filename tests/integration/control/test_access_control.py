@@ -22,6 +22,7 @@ from forewarn.core.access import Role
 from forewarn.service.access.tokens import CreatedToken
 from forewarn.support import guard
 from forewarn.testing import Service
+from helpers.patience import LIMIT
 from helpers.token_api import FLEET, Api, api_with_token, token
 
 ROOT = Path(__file__).parents[3]
@@ -404,10 +405,10 @@ def test_a_stream_ends_when_its_token_is_revoked(service: Service) -> None:
 
     reader = threading.Thread(target=follow, args=(stream,), daemon=True)
     reader.start()
-    assert begun.wait(20)
+    assert begun.wait(LIMIT)
     admin.post("/v1/machines/web_0/restart")
     admin.post("/v1/tokens/bot/revoke", {})
-    reader.join(20)
+    reader.join(LIMIT)
     assert not reader.is_alive()
     connection.close()
 

@@ -16,6 +16,7 @@ from forewarn.control.http import compression
 from forewarn.control.schema.tokens import TokenRequest
 from forewarn.testing import Service
 from helpers.control_api import ApiResponse, ask
+from helpers.patience import LIMIT
 
 MACHINES = ", ".join(f"{{name: web_{n}}}" for n in range(100))
 FLEET = f"groups: [{{name: web, kind: scale-set, machines: [{MACHINES}]}}]"
@@ -81,7 +82,7 @@ def test_an_answer_that_has_not_changed_has_no_body(service: Service) -> None:
 
 def test_a_stream_of_changes_is_not_held_back(service: Service) -> None:
     parts = urlsplit(service.control_url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=LIMIT)
     try:
         connection.request("GET", "/v1/feed", headers={"Accept-Encoding": "gzip"})
         stream = connection.getresponse()

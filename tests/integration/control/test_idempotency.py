@@ -22,6 +22,7 @@ from forewarn.store.port import Commit, Key, StoreFailed
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.testing import SAMPLE, Service
 from helpers.control_api import OPERATIONS, ApiResponse, ask
+from helpers.patience import LIMIT
 from helpers.reach import cut_off
 
 SCHEDULE = {"type": "Reboot", "machines": ["web_0"]}
@@ -255,14 +256,14 @@ def test_of_two_at_once_one_is_carried_out() -> None:
 
         one = threading.Thread(target=post)
         one.start()
-        assert store.reached.wait(20)
+        assert store.reached.wait(LIMIT)
         told = ask(service, "POST", "/v1/events", SCHEDULE, idempotency_key="k")
         assert (told.status, told.body["type"]) == (409, "/docs#problem-under-way")
         assert told.headers["retry-after"] == "1"
         other = ask(service, "POST", "/v1/events", {**SCHEDULE, "duration": 3}, idempotency_key="k")
         assert other.status == 422
         service._session.run(store.go())
-        one.join(20)
+        one.join(LIMIT)
         assert [answer.status for answer in answers] == [201]
         again = ask(service, "POST", "/v1/events", SCHEDULE, idempotency_key="k")
         assert again.raw == answers[0].raw
@@ -374,7 +375,7 @@ def test_a_command_whose_answer_is_lost_asks_again_and_nothing_happens_twice(
         passing.start()
         client = ControlClient(f"http://127.0.0.1:{listener.getsockname()[1]}")
         made = client.schedule(s.ScheduleRequest(type="Reboot", machines=["web_0"]))
-        passing.join(20)
+        passing.join(LIMIT)
     events = ask(service, "GET", "/v1/events").body
     assert [event["id"] for event in events] == [made.id]
     assert json.loads(msgspec.json.encode(made))["machines"] == ["web_0"]
@@ -442,7 +443,7 @@ def test_a_command_waits_for_what_is_under_way_from_before(monkeypatch: pytest.M
                         asked += block
                     there.sendall(asked.replace(str(here).encode(), str(port).encode()))
                     if not rest:  # the first: hang up while it is under way
-                        assert store.reached.wait(20)
+                        assert store.reached.wait(LIMIT)
                         rest.append(there)
                         caller.close()
                         continue
@@ -464,7 +465,7 @@ def test_a_command_waits_for_what_is_under_way_from_before(monkeypatch: pytest.M
             thread.start()
             asking = ControlClient(f"http://127.0.0.1:{here}")
             made = asking.schedule(s.ScheduleRequest(type="Reboot", machines=["web_0"]))
-            thread.join(20)
+            thread.join(LIMIT)
         assert [one["id"] for one in ask(service, "GET", "/v1/events").body] == [made.id]
 
 

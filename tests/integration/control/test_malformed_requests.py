@@ -16,6 +16,7 @@ import structlog
 
 from forewarn.control.views import core
 from forewarn.testing import SAMPLE, Service
+from helpers.patience import LIMIT
 
 FLEET = """
 hosts: [h1, h2]
@@ -33,7 +34,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 def asked(service: Service, method: str, target: str, body: bytes = b"") -> tuple[int, str, Any]:
     parts = urlsplit(service.control_url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=LIMIT)
     try:
         headers = {"Content-Type": "application/json"}
         connection.request(method, target, body or None, headers)
@@ -146,7 +147,7 @@ def test_a_list_that_may_be_long_is_made_while_guests_are_answered(
     held: list[bool] = []
 
     def slow(*arguments: Any) -> Any:
-        held.append(answered.wait(10))
+        held.append(answered.wait(LIMIT))
         return make(*arguments)
 
     monkeypatch.setattr(core, maker, slow)

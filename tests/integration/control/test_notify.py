@@ -21,12 +21,12 @@ from helpers.notify_world import (
     received,
     secret_file,
     table,
-    until,
     verified,
     webhook,
     world,
 )
 from helpers.paths import ROOT
+from helpers.patience import until_async
 
 MONITORING = (ROOT / "docs" / "operate" / "monitoring.md").read_text()
 
@@ -61,7 +61,7 @@ def test_a_webhook_gets_each_change_once_in_order_and_signed(tmp_path: Path, web
             assert f"forewarn event approve {event}" in raised["text"]
             ids = [request.headers["webhook-id"] for request in requests]
             assert len(set(ids)) == 3
-            await until(lambda: w.state().messages == 3)
+            await until_async(lambda: w.state().messages == 3)
             assert w.state().state == "ok"
             assert w.state().position == w.node.feed.seq
 
@@ -101,7 +101,7 @@ def test_a_target_that_refuses_is_reported_and_left_alone_until_a_reload(
             config = webhook(tmp_path, web.port)
             async with world(config) as w:
                 await w.reboot("web-0")
-                await until(lambda: w.state().state == "refused")
+                await until_async(lambda: w.state().state == "refused")
                 state = w.state()
                 where = f"http://127.0.0.1:{web.port}"
                 assert re.match(f"{where} .* {status}: .*{reason}", state.last_error)
@@ -112,7 +112,7 @@ def test_a_target_that_refuses_is_reported_and_left_alone_until_a_reload(
                 assert samples["forewarn_notify_refused"] == {("ops",): 1}
                 await w.configure(config)  # a reload: something may have been corrected
                 await received(web, 2)
-                await until(lambda: w.state().state == "ok")
+                await until_async(lambda: w.state().state == "ok")
 
         run(play())
         assert elsewhere.received == []
@@ -145,7 +145,7 @@ def test_receivers_that_hang_or_close_connections_do_not_delay_others(
                 errors.update({s.name: s.last_error for s in w.notifications.states()})
                 return bool(errors["silent"] and errors["closing"])
 
-            await until(failed)
+            await until_async(failed)
             assert re.match(f"http://127.0.0.1:{ports[0]}: .* 1 s", errors["silent"])
             assert errors["closing"].startswith(f"http://127.0.0.1:{ports[1]} ")
             assert errors["ops"] == ""
@@ -169,7 +169,7 @@ def test_a_restart_resumes_where_delivery_ended(tmp_path: Path, web: Web) -> Non
             await received(web, 2)  # the first was delivered, the second refused
         async with world(config, disk=disk):
             web.answers.clear()
-            await until(
+            await until_async(
                 lambda: len({request.headers["webhook-id"] for request in web.received}) == 3
             )
         ids = list(dict.fromkeys(request.headers["webhook-id"] for request in web.received))
@@ -191,9 +191,9 @@ def test_messages_that_are_too_old_are_skipped_and_counted(tmp_path: Path, web: 
             await received(web, 1)
             await w.advance(2 * HOUR)
             await w.reboot("web-1", notice=6 * HOUR)
-            await until(lambda: w.state().skipped == 2)
+            await until_async(lambda: w.state().skipped == 2)
             web.answers.clear()
-            await until(lambda: w.state().messages == 2)
+            await until_async(lambda: w.state().messages == 2)
             skipped, raised = (verified(request) for request in web.received[-2:])
             assert skipped["type"] == "skipped"
             assert skipped["data"]["skipped"]["count"] == 2
@@ -213,12 +213,12 @@ def test_commits_that_are_no_longer_stored_are_reported_as_skipped(
         async with world(config, disk=disk) as w:
             await w.reboot("web-0")
             await received(web, 1)
-            await until(lambda: w.state().messages == 1)
+            await until_async(lambda: w.state().messages == 1)
         async with world(disk=disk) as w:  # without the table, whose position is forgotten
             assert disk.notify_positions == {}
             await w.reboot("db-0")
         async with world(config, disk=disk) as w:
-            await until(lambda: w.state().position == w.node.feed.seq)
+            await until_async(lambda: w.state().position == w.node.feed.seq)
         assert len(web.received) == 1  # it begins with the next change
         async with world(config, disk=disk) as w:
             await w.reboot("db-1")
@@ -297,7 +297,7 @@ def test_an_invalid_secret_is_an_error_that_does_not_show_it(tmp_path: Path, web
         wrong = {"secret_file": secret_file(tmp_path, "hunter2", "wrong")}
         async with world(webhook(tmp_path, web.port, webhook=wrong)) as w:
             await w.reboot("web-0")
-            await until(lambda: w.state().failures)
+            await until_async(lambda: w.state().failures)
             assert "whsec_" in w.state().last_error
             assert "hunter2" not in w.state().last_error
             secret_file(tmp_path, name="wrong")  # files are read for each message

@@ -21,7 +21,8 @@ from forewarn.core.time import MINUTE
 from forewarn.store.memory import Disk
 from helpers.certificates import Authority
 from helpers.hook_receivers import Web
-from helpers.notify_world import received, secret_file, table, until, world
+from helpers.notify_world import received, secret_file, table, world
+from helpers.patience import until_async
 
 PASSWORD = "correct horse"
 
@@ -120,7 +121,7 @@ def test_a_mail_is_sent_by_starttls_with_what_when_and_why(
     async def play() -> None:
         async with server, world(mail_table(tmp_path, server, **wanted)) as w:
             event = await w.reboot("web-0", description="new kernel", duration=90)
-            await until(lambda: server.mailbox.mails)
+            await until_async(lambda: server.mailbox.mails)
         mail = server.mailbox.mails[0]
         assert re.match(r"\[forewarn\] Reboot of web-0 .* 2027-01-15 09:15 CET", mail["Subject"])
         assert mail["To"] == "ops@example.org"
@@ -148,17 +149,17 @@ def test_changes_during_a_failure_are_one_mail_that_keeps_its_id(
         config = mail_table(tmp_path, server, kinds=["raised", "started", "host-failed"])
         async with world(config, disk=disk) as w:
             await w.reboot("web-0")
-            await until(lambda: w.state().messages == 1)
+            await until_async(lambda: w.state().messages == 1)
             mailbox.refuse = 1_000_000
             await w.reboot("db-0")
-            await until(lambda: w.state().state == "failing")
+            await until_async(lambda: w.state().state == "failing")
             assert "451" in w.state().last_error
             await w.reboot("db-1")
             await w.advance(16 * MINUTE)
             await w.node.hosts.fail("h2", "ann")
         mailbox.refuse = 0
         async with world(config, disk=disk) as w:
-            await until(lambda: w.state().messages == 2)
+            await until_async(lambda: w.state().messages == 2)
 
     async def play() -> None:
         async with server:
@@ -216,7 +217,7 @@ def test_apprise_repeats_a_message_only_where_it_failed(tmp_path: Path) -> None:
             async with world(config) as w:
                 await w.node.hosts.fail("h1", "ann", note="power")
                 await received(second, 2)
-                await until(lambda: w.state().messages == 1)
+                await until_async(lambda: w.state().messages == 1)
                 assert "s3cr3t" not in w.state().where
 
         run(play())

@@ -18,6 +18,7 @@ from forewarn.service.access.oidc import MAX_TOKEN, Oidc
 from forewarn.support import guard
 from forewarn.testing import Service
 from helpers.oidc_issuer import Issuer, Key, issuer, signed_by_hand
+from helpers.patience import LIMIT
 from helpers.token_api import FLEET, Answer, Api, api_with_token
 
 
@@ -274,14 +275,14 @@ def test_an_issuer_that_hangs_does_not_delay_other_callers(monkeypatch: pytest.M
 
     def hang(_: Oidc) -> issuer_keys.Keys:
         hung.set()
-        go_on.wait(20)
+        go_on.wait(LIMIT)
         raise issuer_keys.IssuerUnavailable("it hung")
 
     monkeypatch.setattr(issuer_keys, "fetch_keys", hang)
     made = Issuer("http://127.0.0.1:1")
     with Service(FLEET, sockets=True) as service:
         accept(service, made.config())
-        assert hung.wait(20)
+        assert hung.wait(LIMIT)
         waiting = threading.Thread(target=ask, args=(service, made.token()))
         waiting.start()
         root = api_with_token(service, "root", Role.ADMIN)
@@ -289,7 +290,7 @@ def test_an_issuer_that_hangs_does_not_delay_other_callers(monkeypatch: pytest.M
         assert service.document("web_0")["Events"] == []
         assert waiting.is_alive()
         go_on.set()
-        waiting.join(20)
+        waiting.join(LIMIT)
 
 
 def test_many_invalid_tokens_are_throttled(
@@ -309,13 +310,13 @@ def test_a_stream_ends_when_the_token_expires_or_the_settings_change(
     stream = follow(service, issued.token())
     accept(service, issued.config(name_claim="sub"))
     root.post("/v1/machines/web_0/restart")  # so that something is to be sent
-    stream.join(20)
+    stream.join(LIMIT)
     assert not stream.is_alive()
     stream = follow(service, issued.token())
     wall = guard.wall_us() + 3_600_000_000
     monkeypatch.setattr(guard, "wall_us", lambda: wall)
     root.post("/v1/machines/web_1/restart")
-    stream.join(20)
+    stream.join(LIMIT)
     assert not stream.is_alive()
 
 
@@ -334,7 +335,7 @@ def follow(service: Service, token: str) -> threading.Thread:
 
     thread = threading.Thread(target=read, args=(stream,), daemon=True)
     thread.start()
-    assert begun.wait(20)
+    assert begun.wait(LIMIT)
     return thread
 
 

@@ -16,6 +16,7 @@ from forewarn.cli.app import app
 from forewarn.control.http import preconditions
 from forewarn.testing import Service
 from helpers.control_api import OPERATIONS, ApiResponse, ask
+from helpers.patience import LIMIT
 
 FLEET = """
 hosts: [h1, h2]
@@ -155,14 +156,14 @@ def test_of_two_changes_with_the_same_tag_one_succeeds(service: Service, what: s
     waiting = threading.Barrier(2)
 
     def change() -> None:
-        waiting.wait(20)
+        waiting.wait(LIMIT)
         answers.append(ask(service, method, path + verb, body, if_match=etag))
 
     both = [threading.Thread(target=change) for _ in range(2)]
     for one in both:
         one.start()
     for one in both:
-        one.join(30)
+        one.join(LIMIT)
     statuses = sorted(answer.status for answer in answers)
     assert statuses[0] == 200
     # The second is too late, unless what it asks for makes no sense any more.
@@ -215,7 +216,7 @@ def test_concurrent_changes_of_different_fields_of_a_policy_all_succeed(service:
     for one in threads:
         one.start()
     for one in threads:
-        one.join(30)
+        one.join(LIMIT)
     found = ask(service, "GET", "/v1/groups/web").body
     assert {key: found[key] for body in bodies for key in body} == {
         key: value for body in bodies for key, value in body.items()

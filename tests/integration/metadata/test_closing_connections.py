@@ -20,7 +20,7 @@ from helpers.endpoint import METADATA, NEWEST, Guest, approval, events, fleet_of
 from helpers.polls import CHUNKED, GET, ODD, send_poll, until, until_closed
 from helpers.raw_http import RawConnection, request
 
-TRIES = 10  # of what went wrong nine times in ten
+TRIES = 3  # of what went wrong nine times in ten
 REST = b"x" * 900_000  # what a caller sends before it looks for an answer
 PIECE = 16_384  # bytes that it sends at a time
 ROOM = 3  # connections of a machine

@@ -16,6 +16,7 @@ from forewarn.testing import FaultKind, Service
 from forewarn.testing.kit.events import Event
 from forewarn.testing.kit.inprocess import Response
 from forewarn.wire.requests import write_approval
+from helpers.patience import LIMIT
 from helpers.raw_http import Place, RawConnection, RawResponse, exchange, request
 
 TARGET = "/metadata/scheduledevents?api-version=2020-07-01"
@@ -378,7 +379,7 @@ def test_in_process_a_slow_answer_arrives_when_the_clock_is_advanced(
     held(inside)
     inside.clock.advance("2m")
     assert len(inside._session.node.delayed_answers) == 0, "winding returns when it is answered"
-    assert asking.result(10).status == 200
+    assert asking.result(LIMIT).status == 200
 
 
 def test_in_process_a_slow_answer_while_the_clock_stands_still_is_a_timeout(
@@ -440,13 +441,13 @@ def test_a_long_poll_is_slow_as_well(threads: ThreadPoolExecutor) -> None:
         web[0].restart()
         held(service)
         service.clock.advance("2m")
-        assert asking.result(10).json()["Events"][0]["EventStatus"] == "Scheduled"
+        assert asking.result(LIMIT).json()["Events"][0]["EventStatus"] == "Scheduled"
 
 
 async def asked(service: Service) -> None:
     """Until somebody waits for another document."""
     (fault,) = service._session.node.faults.all()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT):
         while fault.consumed == 0:
             await guard.pause(0.001)
             (fault,) = service._session.node.faults.all()

@@ -30,6 +30,7 @@ from helpers.endpoint import (
     known_by_source,
     port_of,
 )
+from helpers.patience import LIMIT
 from helpers.polls import (
     CHUNKED,
     GET,
@@ -552,7 +553,7 @@ def unread(guest: Guest, data: bytes) -> socket.socket:
     """A caller that asks and does not read."""
     caller = socket.socket()
     caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-    caller.settimeout(10)
+    caller.settimeout(LIMIT)
     caller.connect(guest.place)
     caller.sendall(data)
     return caller
@@ -574,7 +575,7 @@ def test_whoever_does_not_take_its_answer_is_cut_off(
         with hit(large.service, "answer_timeout"):
             for _ in range(5):
                 time.wind(LIMITS.answer_timeout + 1)
-            until(lambda: connections.total == 0, patience=2)
+            until(lambda: connections.total == 0)
 
 
 def test_whoever_wants_one_answer_and_does_not_read_it_takes_up_room(large: Guest) -> None:

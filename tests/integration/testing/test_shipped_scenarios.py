@@ -8,21 +8,21 @@ from forewarn import judge
 from forewarn.testing import run_scenario, scenarios
 from forewarn.testing.scenarios import Result
 from helpers import scenario_clients as clients
+from helpers.patience import LIMIT
 from helpers.scenario_clients import Clients, Good
 
-PATIENT = 5.0  # seconds; whoever has not asked for so long is not waited for
-IMPATIENT = 0.5  # where that is what happens
+IMPATIENT = 0.5  # seconds until a client that asks no more is not waited for
 
 
 def played(name: str, kind: type[Good]) -> Result:
     scenario = scenarios.find(name)
     program = Clients(kind, scenario.under_test)
     leaves = kind in (clients.Seldom, clients.Fragile)
-    return run_scenario(scenario, program=program, timeout=IMPATIENT if leaves else PATIENT)
+    return run_scenario(scenario, program=program, timeout=IMPATIENT if leaves else LIMIT)
 
 
 @pytest.mark.parametrize("name", scenarios.names())
-def test_a_good_client_passes(name: str) -> None:
+def test_a_good_client_passes_every_scenario(name: str) -> None:
     result = played(name, Good)
     result.check()
     assert all(step.at is not None for step in result.steps)
@@ -51,7 +51,9 @@ def test_a_good_client_passes(name: str) -> None:
         ("bad-days", clients.OnlyLarger, "restart is approved by web_0"),
     ],
 )
-def test_the_usual_mistake_does_not(name: str, mistake: type[Good], fails: str) -> None:
+def test_a_client_with_the_usual_mistake_fails_the_scenario(
+    name: str, mistake: type[Good], fails: str
+) -> None:
     result = played(name, mistake)
     failed = [one.expected for one in result.expectations if not one.ok]
     assert any(expected.startswith(fails) for expected in failed), str(result)
@@ -59,5 +61,5 @@ def test_the_usual_mistake_does_not(name: str, mistake: type[Good], fails: str) 
 
 
 def test_every_shipped_scenario_is_tested_with_its_mistake() -> None:
-    marks = test_the_usual_mistake_does_not.pytestmark  # type: ignore[attr-defined]
+    marks = test_a_client_with_the_usual_mistake_fails_the_scenario.pytestmark  # type: ignore[attr-defined]
     assert sorted({case[0] for case in marks[0].args[1]}) == scenarios.names()
