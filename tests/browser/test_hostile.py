@@ -164,7 +164,7 @@ def check(page: Page, where: str) -> None:
 
 
 @pytest.mark.parametrize("width", [1200, 375])
-def test_what_people_have_written_is_text_on_every_page(
+def test_hostile_values_are_shown_as_text_on_every_page(
     browser: Browser, service: Service, names: dict[str, str], width: int
 ) -> None:
     with portal(browser, service, width=width) as page:
@@ -178,7 +178,7 @@ def test_what_people_have_written_is_text_on_every_page(
                 assert MARKUP[0] in text
 
 
-def test_an_address_is_only_an_address(
+def test_hostile_addresses_lead_nowhere_else(
     browser: Browser, service: Service, names: dict[str, str]
 ) -> None:
     del names
@@ -194,7 +194,7 @@ def test_an_address_is_only_an_address(
         expect(page.get_by_role("heading", name=f"Machine {SPECIAL[0]}")).to_be_visible()
 
 
-def test_dialogs_and_the_search_show_text_too(
+def test_dialogs_and_the_search_show_hostile_values_as_text(
     browser: Browser, service: Service, names: dict[str, str]
 ) -> None:
     with portal(browser, service, f"/events/{names['waiting']}", refused=(400,)) as page:
@@ -227,9 +227,7 @@ MISDEEDS = (
 )
 
 
-def test_a_page_that_did_anything_of_this_would_fail_its_test(
-    browser: Browser, service: Service
-) -> None:
+def test_every_misdeed_of_a_page_would_be_noticed(browser: Browser, service: Service) -> None:
     def misbehave() -> None:
         with portal(browser, service, "/nowhere") as page:
             for event, script, _ in MISDEEDS:

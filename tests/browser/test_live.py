@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, Page, expect
 from forewarn.core.access import Role
 from forewarn.node.config import Address
 from forewarn.testing import Service
-from helpers.browser import portal
-from helpers.polls import until
+from helpers.browser import portal, settled
+from helpers.patience import until
 from helpers.recorded_state import free_port
 from helpers.serve_process import FLEET as SERVED_FLEET
 from helpers.serve_process import ServeProcess, running_service
@@ -84,7 +84,7 @@ def raise_event(running: ServeProcess, machine: str) -> str:
     return str(event["id"])[:8]
 
 
-def test_a_page_goes_on_without_a_gap_after_the_service_was_killed(
+def test_a_page_misses_no_commit_when_the_service_is_killed_and_started_again(
     browser: Browser, tmp_path: Path
 ) -> None:
     service: Any = Restarted(tmp_path)
@@ -111,7 +111,7 @@ def test_a_page_goes_on_without_a_gap_after_the_service_was_killed(
             assert page.locator("main [role=alert]").count() == 0
 
 
-def test_a_service_that_does_not_answer_is_lost_although_its_connection_is_there(
+def test_a_silent_service_is_shown_as_lost_although_the_connection_is_open(
     browser: Browser, service: Service
 ) -> None:
     with portal(browser, service, "/events", lost=True) as page:
@@ -133,7 +133,7 @@ def test_a_service_that_does_not_answer_is_lost_although_its_connection_is_there
         assert heard(page)[-1] == service._session.node.feed.seq
 
 
-def test_a_page_whose_changes_were_deleted_meanwhile_looks_again(
+def test_a_page_whose_changes_were_pruned_meanwhile_reads_again(
     browser: Browser, tmp_path: Path
 ) -> None:
     state = tmp_path / "state.db"
@@ -168,7 +168,7 @@ def log_in(page: Page, secret: str) -> None:
     expect(page.get_by_text("bob (viewer)")).to_be_visible()
 
 
-def test_whose_session_has_ended_is_told_and_can_log_in_again(
+def test_a_page_whose_session_has_ended_offers_to_log_in_again(
     browser: Browser, service: Service
 ) -> None:
     admin = api_with_token(service, "alice", Role.ADMIN)
@@ -184,14 +184,14 @@ def test_whose_session_has_ended_is_told_and_can_log_in_again(
         log_in(page, bob)
         assert admin.post("/v1/tokens/bob/revoke", {}).status == 200
         expect(page.get_by_text(ENDED)).to_be_visible()
-        assert service._session.node.feed.followers == 0
+        until(lambda: service._session.node.feed.followers == 0)
         log_in(page, token(service, "bob", Role.VIEWER).secret.text)
         service.clock.advance("13h")
         expect(page.get_by_text(ENDED)).to_be_visible()
         assert page.url == f"{service.control_url}/ui/"
 
 
-def test_a_page_that_nobody_sees_does_not_listen_and_looks_again_when_it_is_seen(
+def test_a_hidden_page_stops_following_and_reads_again_when_it_is_visible(
     browser: Browser, service: Service
 ) -> None:
     feed = service._session.node.feed
@@ -207,7 +207,7 @@ def test_a_page_that_nobody_sees_does_not_listen_and_looks_again_when_it_is_seen
 
 
 @pytest.mark.parametrize("path", ["/", "/fleet", "/events"])
-def test_a_storm_of_changes_is_no_storm_of_requests(
+def test_many_changes_at_once_cause_few_requests(
     browser: Browser, service: Service, path: str
 ) -> None:
     with portal(browser, service, path) as page:
@@ -216,6 +216,7 @@ def test_a_storm_of_changes_is_no_storm_of_requests(
         expect(page.get_by_text("live", exact=True)).to_be_visible()
         page.evaluate(HEAR)
         page.clock.pause_at(page.evaluate("Date.now() + 3_600_000"))
+        settled(page)
         requests: list[str] = []
         page.on("request", lambda request: requests.append(request.url))
         for _ in range(STORM):

@@ -73,9 +73,7 @@ def test_the_fleet_is_the_same_as_a_picture_and_as_a_table(
         expect(page.get_by_text("No host matches. Change the filters above.")).to_be_visible()
 
 
-def test_nobody_gets_in_without_a_token_and_a_revoked_one_is_out(
-    browser: Browser, service: Service
-) -> None:
+def test_the_portal_needs_a_token_that_is_not_revoked(browser: Browser, service: Service) -> None:
     token(service, "alice", Role.ADMIN)
     bob = token(service, "bob", Role.VIEWER).secret.text
     with portal(browser, service, refused=(401,)) as page:

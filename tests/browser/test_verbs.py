@@ -73,7 +73,7 @@ class Verb(msgspec.Struct, frozen=True, kw_only=True):
     plan: str = ""  # the button that shows a plan first
     planned: str = ""  # and what the plan says
     refused: dict[str, str | bool] = {}  # what is entered before, and refused
-    sentence: str = ""  # with which it is refused
+    reason: str = ""  # words of its refusal
     touch: Callable[[], object] | None = None  # changes the resource while the dialog is open
     sends: str  # method and path
     body: object = None
@@ -136,10 +136,10 @@ def use(page: Page, verb: Verb) -> None:
     dialog, label = ask(page, verb.label), verb.confirm or verb.label
     for text in verb.says:
         expect(dialog).to_contain_text(text)
-    if verb.sentence:
+    if verb.reason:
         enter(dialog, verb.refused)
         confirm(dialog, verb.plan or label)
-        expect(dialog.get_by_role("alert")).to_contain_text(verb.sentence)
+        expect(dialog.get_by_role("alert")).to_contain_text(verb.reason)
     enter(dialog, verb.enter)
     if verb.plan:
         confirm(dialog, verb.plan)
@@ -205,7 +205,7 @@ def test_verbs_of_events(browser: Browser, service: Service, api: Api) -> None:
                 label="Postpone",
                 says=("1 machineweb_0", "1 groupweb", "NotBefore moves from 2027-01-15 08:15"),
                 refused={"By how much": "3h"},
-                sentence="the policy of group 'web' allows 2 h more; the latest possible time is",
+                reason="allows 2 h more",
                 enter={"By how much": "", "or until (UTC)": "2027-01-15T09:00"},
                 touch=touch,
                 sends=f"POST {path}/postpone",
@@ -241,7 +241,7 @@ def test_verbs_of_events(browser: Browser, service: Service, api: Api) -> None:
                 label="Finish",
                 says=("1 machineweb_0", "It counts as carried out"),
                 refused={"Reason (required)": " "},
-                sentence="reason",
+                reason="reason",
                 enter={"Reason (required)": "done by hand"},
                 touch=touch,
                 sends=f"POST {path}/finish",
@@ -322,7 +322,7 @@ def test_verbs_of_machines(browser: Browser, service: Service, api: Api) -> None
             Verb(
                 label="Redeploy",
                 says=("1 machineshop_0", "what is on its local disks is lost"),
-                sentence="group 'shop' may have 1 user events scheduled at a time",
+                reason="1 user events",
                 touch=lambda: post(api, "/v1/events/cancel", {"machine": "shop_0"}),
                 sends=f"POST {path}/redeploy",
             ),
@@ -334,7 +334,7 @@ def test_verbs_of_machines(browser: Browser, service: Service, api: Api) -> None
                 says=("1 machineshop_0", "starts when it is approved"),
                 confirm="Announce it",
                 refused={"Type": "Reboot", "Notice": "1m"},
-                sentence="a Reboot needs at least 15 min of notice, not 1 min",
+                reason="not 1 min",
                 enter={"Notice": "", "Not before (UTC)": "2027-01-16T08:00", "Ticket": "CHG-7"},
                 sends="POST /v1/events",
                 body={
@@ -353,7 +353,7 @@ def test_verbs_of_machines(browser: Browser, service: Service, api: Api) -> None
                 says=("1 machineshop_0", "Nothing is done to the machine."),
                 confirm="Record it",
                 refused={"Host that it is on now (required)": "a3"},
-                sentence="no host 'a3'",
+                reason="no host 'a3'",
                 enter={"Host that it is on now (required)": "a2"},
                 touch=touch,
                 sends=f"POST {path}/moved",
@@ -438,7 +438,7 @@ def test_verbs_of_hosts(browser: Browser, service: Service, api: Api) -> None:
                 says=(*whom, "It is announced to 1 group with an event each."),
                 confirm="Announce the maintenance",
                 refused={"What the machines notice": "Reboot", "Notice": "1m"},
-                sentence="Tick “Allow less than the minimum notice” to override.",
+                reason="“Allow less than",
                 enter={"Allow less than the minimum notice": True},
                 touch=touch,
                 sends=f"POST {path}/maintain",
@@ -450,7 +450,7 @@ def test_verbs_of_hosts(browser: Browser, service: Service, api: Api) -> None:
             Verb(
                 label="Drain",
                 says=(*whom, "1 machine is moved to other hosts by live migration"),
-                sentence="host 'b1' ",
+                reason="host 'b1' ",
                 touch=lambda: post(api, "/v1/events/cancel", {"host": "b1"}),
                 sends=f"POST {path}/drain",
                 body={},
@@ -471,7 +471,7 @@ def test_verbs_of_hosts(browser: Browser, service: Service, api: Api) -> None:
                 label="Degrade",
                 says=(*whom, "1 machine is redeployed to other hosts, after notice"),
                 refused={"Notice": "100d"},
-                sentence="notice",
+                reason="notice",
                 enter={"Notice": "2d"},
                 touch=touch,
                 sends=f"POST {path}/degrade",
@@ -526,7 +526,7 @@ def test_verbs_of_groups(browser: Browser, service: Service, api: Api) -> None:
                 says=("1 groupjobs", "3 machines", "It applies at once"),
                 confirm="Change it",
                 refused={"Windows": "someday"},
-                sentence="'someday' is not a window",
+                reason="'someday' is not",
                 enter={"Windows": "", "May postpone": "1h", "User events at a time": "7"},
                 touch=touch,
                 sends=f"PATCH {path}/policy",
@@ -542,7 +542,7 @@ def test_verbs_of_groups(browser: Browser, service: Service, api: Api) -> None:
                 says=("1 groupjobs",),
                 confirm="Announce it",
                 refused={"Machines (required)": "jobs_9"},
-                sentence="no machine 'jobs_9'",
+                reason="no machine 'jobs_9'",
                 enter={"Machines (required)": "jobs_1, jobs_2"},
                 sends="POST /v1/events",
                 body={"type": "Freeze", "machines": ["jobs_1", "jobs_2"], "source": "Platform"},
@@ -555,7 +555,7 @@ def test_verbs_of_groups(browser: Browser, service: Service, api: Api) -> None:
                 says=("1 groupjobs", "Those that have not started do not happen"),
                 confirm="Cancel them",
                 plan="Show the events",
-                planned="1 event would be cancelled:Freeze of jobs_1, jobs_2 in jobs",
+                planned="Freeze of jobs_1, jobs_2",
                 enter={"Reason": "wrong week"},
                 sends="POST /v1/events/cancel",
                 body={"group": "jobs", "reason": "wrong week"},
@@ -568,7 +568,7 @@ def test_verbs_of_groups(browser: Browser, service: Service, api: Api) -> None:
                 label="Scale in",
                 says=("3 machinesjobs_2, jobs_1, jobs_0", "those with the highest numbers first"),
                 refused={"How many to delete": "9", "Type jobs to confirm": "jobs"},
-                sentence="the count must be from 1 to 3, not 9",
+                reason="1 to 3, not 9",
                 enter={"How many to delete": "1"},
                 touch=touch,
                 sends=f"POST {path}/scale-in",
@@ -627,7 +627,7 @@ def test_verbs_of_the_fleet(browser: Browser, service: Service, api: Api) -> Non
                 says=("to which all of this applies",),
                 confirm="Stop it",
                 refused={"Machines with labels": "tier=none", "Stop this part of the fleet": True},
-                sentence="no machine",
+                reason="no machine",
                 enter={"Machines with labels": "tier=roll", "Note": "bad image"},
                 sends="POST /v1/halts",
                 body={"label": "tier=roll", "note": "bad image"},
@@ -676,7 +676,7 @@ def test_verbs_of_maintenance_configurations(browser: Browser, service: Service)
                 says=("It applies at once, also to events that are announced already.",),
                 confirm="Add it",
                 refused={"Name (required)": "nights", "Windows": "someday"},
-                sentence="someday",
+                reason="someday",
                 enter={"Windows": "22:00-04:00; sat 08:00-12:00", "Machines with labels": "tier=x"},
                 sends=f"PUT {path}",
                 body={"select": "tier=x", "windows": ["22:00-04:00", "sat 08:00-12:00"]},
@@ -721,7 +721,7 @@ def test_verbs_of_rollouts(browser: Browser, service: Service, api: Api) -> None
                 plan="Show the plan",
                 planned="without group r0Machines6Groups6Hosts0Steps6Waves1 + 2 + 3Pauses1",
                 refused={"Groups": "nonesuch"},
-                sentence="no group 'nonesuch'",
+                reason="no group 'nonesuch'",
                 enter={
                     "Groups": "",
                     "Type": "Reboot",
@@ -792,7 +792,7 @@ def test_verbs_of_rollouts(browser: Browser, service: Service, api: Api) -> None
                 says=("Steps that have not started are left out",),
                 confirm="Skip them",
                 refused={"or numbers of steps": "99"},
-                sentence="99",
+                reason="99",
                 enter={"or numbers of steps": "", "Groups or hosts": "r2"},
                 touch=touch,
                 sends=f"POST {path}/skip",
@@ -813,7 +813,9 @@ def test_verbs_of_rollouts(browser: Browser, service: Service, api: Api) -> None
         offered(page)
 
 
-def test_what_destroys_something_has_to_be_meant(browser: Browser, service: Service) -> None:
+def test_destructive_verbs_need_an_entry_that_confirms_them(
+    browser: Browser, service: Service
+) -> None:
     with portal(browser, service, "/machines/r1-0") as page:
         cases: dict[str, tuple[dict[str, str | bool], ...]] = {
             "Delete": ({}, {"Type r1-0 to confirm": "r1"}, {"Type r1-0 to confirm": "r1-0"}),
@@ -830,7 +832,7 @@ def test_what_destroys_something_has_to_be_meant(browser: Browser, service: Serv
             expect(dialog).to_have_count(0)
 
 
-def test_what_is_sent_again_after_a_lost_answer_is_done_once(
+def test_a_request_that_is_repeated_after_a_lost_answer_is_carried_out_once(
     browser: Browser, service: Service, api: Api
 ) -> None:
     with portal(browser, service, "/machines/r0-0", lost=True) as page:

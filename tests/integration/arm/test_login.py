@@ -58,7 +58,7 @@ def test_the_endpoints_of_this_cloud_are_public(service: Service, version: str) 
 
 
 @pytest.mark.parametrize("authority", ["adfs", f"{TENANT}/v2.0", "organizations/v2.0"])
-def test_discovery_says_where_tokens_are(service: Service, authority: str) -> None:
+def test_discovery_shows_the_token_endpoint(service: Service, authority: str) -> None:
     answer = anonymous(service, "GET", f"/{authority}/.well-known/openid-configuration")
     tenant = authority.partition("/")[0]
     assert answer.json()["token_endpoint"] == f"https://{HOST}/{tenant}/oauth2/v2.0/token"
@@ -119,7 +119,7 @@ def test_one_that_was_changed_is_refused(service: Service) -> None:
     assert code(bearer(service, f"{none}.{forged}."))[0] == 401
 
 
-def test_who_reads_the_state_can_make_none(service: Service) -> None:
+def test_access_tokens_cannot_be_made_from_the_state(service: Service) -> None:
     admin = token(service, "ops", Role.ADMIN)
     log_in(service, admin.secret.text)
     stored = service._session.node.store.registry.tokens[admin.token.id]

@@ -121,7 +121,7 @@ def test_one_is_put_read_changed_and_deleted(service: Service, arm: Arm) -> None
         ({}, "properties.maintenanceScope"),
     ],
 )
-def test_what_cannot_be_expressed_is_refused(
+def test_a_configuration_that_cannot_be_expressed_is_refused(
     service: Service, arm: Arm, wanted: dict[str, Any], name: str
 ) -> None:
     answer = arm.call("PUT", NIGHTS, wanted)
@@ -136,7 +136,7 @@ def test_a_name_has_to_fit_into_a_label(service: Service, arm: Arm) -> None:
     assert kept(service) == {}
 
 
-def test_what_the_fleet_has_can_be_sent_back() -> None:
+def test_a_configuration_of_the_fleet_can_be_sent_back() -> None:
     fleet = """
 maintenance:
   - name: nights
@@ -162,7 +162,7 @@ groups: [{name: web, kind: scale-set, labels: {tier: web}, machines: [{name: web
             assert (code(answer)[0], why in message(answer)) == (409, True)
 
 
-def test_it_holds_what_it_is_assigned_to_and_nothing_else(service: Service, arm: Arm) -> None:
+def test_a_configuration_holds_only_what_it_is_assigned_to(service: Service, arm: Arm) -> None:
     arm.call("PUT", NIGHTS, body())
     assert [assign(arm, SCALE_SET, "nights").status for _ in range(2)] == [200, 200]
     assert assign(arm, JUMPBOX.upper(), "NIGHTS", "vm").status == 200
@@ -205,7 +205,9 @@ def test_an_assignment_is_replaced(arm: Arm) -> None:
     assert (code(answer)[0], "label value" in message(answer)) == (400, True)
 
 
-def test_what_selects_by_other_labels_is_not_assigned(service: Service, arm: Arm) -> None:
+def test_a_configuration_that_selects_by_other_labels_is_not_assigned(
+    service: Service, arm: Arm
+) -> None:
     arm.call("PUT", NIGHTS, body(extensionProperties={"select": "tier=web"}))
     assert assigned(arm, SCALE_SET) == {"nights": "nights"}
     answer = assign(arm, JUMPBOX, "nights")

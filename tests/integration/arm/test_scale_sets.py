@@ -323,7 +323,7 @@ def test_a_scale_set_is_not_deleted(service: Service, arm: Arm) -> None:
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
-def test_what_get_gave_can_be_sent_back(service: Service, arm: Arm, method: str) -> None:
+def test_the_answer_of_a_get_can_be_sent_back(service: Service, arm: Arm, method: str) -> None:
     before, given = seq(service), arm.get(WEB)
     for body in (
         given,
@@ -538,7 +538,7 @@ def test_a_request_names_no_more_machines_than_one_commit_changes(arm: Arm) -> N
     assert "at most 1,000 machines" in message(answer)
 
 
-def test_who_asks_for_a_part_of_what_was_announced_waits_for_that_part(
+def test_a_request_for_a_part_of_the_announced_events_waits_for_that_part(
     service: Service, arm: Arm
 ) -> None:
     for machine in ("web_0", "web_2"):

@@ -99,7 +99,7 @@ def status_of(
     return int(sent[0]["status"])
 
 
-def test_nobody_without_a_token_holds_a_connection_with_a_body_that_never_ends(
+def test_an_anonymous_body_that_never_ends_is_cut_off(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app, "LOGIN_BODY_TIMEOUT", 0.01)

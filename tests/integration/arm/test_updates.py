@@ -59,7 +59,7 @@ def test_updates_are_the_maintenance_that_the_platform_plans(service: Service, a
     assert [update["status"] for update in updates(arm, instance)] == ["InProgress"]
 
 
-def test_what_is_planned_is_done_now(service: Service, arm: Arm) -> None:
+def test_planned_maintenance_is_carried_out_now(service: Service, arm: Arm) -> None:
     machine = f"{COMPUTE}/virtualMachines/jumpbox"
     event = service.schedule("Redeploy", "jumpbox", duration=60)
     assert status(arm, machine, "default") == "Pending"
@@ -92,7 +92,7 @@ def test_a_scale_set_is_done_when_all_its_machines_are(service: Service, arm: Ar
     assert status(arm, SCALE_SET, name) == "Completed"
 
 
-def test_a_cancelled_update_is_said_to_be(service: Service, arm: Arm) -> None:
+def test_a_cancelled_update_is_shown_as_cancelled(service: Service, arm: Arm) -> None:
     service.schedule("Reboot", "web_0", duration=600)
     event = service.schedule("Reboot", "web_1")
     arm.call("PUT", f"{SCALE_SET}/virtualMachines/0{APPLY}/default")

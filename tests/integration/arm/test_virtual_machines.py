@@ -68,7 +68,7 @@ def test_they_are_listed_by_subscription_and_by_resource_group(arm: Arm) -> None
     assert [(group["name"], group["location"]) for group in groups] == [("Elsewhere", "westeurope")]
 
 
-def test_one_says_where_it_is_and_what_is_planned_for_it(service: Service, arm: Arm) -> None:
+def test_a_machine_shows_its_host_and_its_planned_maintenance(service: Service, arm: Arm) -> None:
     service["web-0"].get()
     found = arm.get(f"{MACHINES}/WEB-0?$EXPAND=InstanceView")
     assert (found["name"], found["tags"]) == ("web-0", {"team": "shop"})
@@ -91,7 +91,7 @@ def test_one_says_where_it_is_and_what_is_planned_for_it(service: Service, arm: 
     assert status["maintenanceWindowStartTime"] == not_before
 
 
-def test_a_spot_machine_says_so(arm: Arm) -> None:
+def test_a_spot_machine_has_spot_priority(arm: Arm) -> None:
     properties = arm.get(f"{MACHINES}/batch-0")["properties"]
     assert (properties["priority"], properties["evictionPolicy"]) == ("Spot", "Delete")
 
@@ -120,7 +120,7 @@ def test_a_guest_is_asked_while_the_caller_waits(
     assert arm.result_of(answer).status == 200
 
 
-def test_what_is_not_approved_starts_by_its_not_before(service: Service, arm: Arm) -> None:
+def test_an_unapproved_restart_starts_at_its_not_before(service: Service, arm: Arm) -> None:
     service["web-0"].get()
     answer = arm.call("POST", f"{MACHINES}/web-0/restart")
     service.clock.advance("10m")
@@ -130,7 +130,7 @@ def test_what_is_not_approved_starts_by_its_not_before(service: Service, arm: Ar
     assert arm.status_of(answer) == "Succeeded"
 
 
-def test_a_cancelled_operation_says_who_cancelled_it_and_why(service: Service, arm: Arm) -> None:
+def test_a_cancelled_operation_shows_who_cancelled_it_and_why(service: Service, arm: Arm) -> None:
     service["web-0"].get()
     answer = arm.call("POST", f"{MACHINES}/web-0/restart")
     service.events[0].cancel("not today")
@@ -140,7 +140,7 @@ def test_a_cancelled_operation_says_who_cancelled_it_and_why(service: Service, a
     assert code(arm.result_of(answer)) == (409, "OperationCanceled")
 
 
-def test_an_operation_that_is_held_says_by_what(service: Service, arm: Arm) -> None:
+def test_an_operation_that_is_held_shows_the_reason(service: Service, arm: Arm) -> None:
     service["web-0"].get()
     answer = arm.call("POST", f"{MACHINES}/web-0/restart")
     status = arm.operation(answer)
@@ -201,7 +201,7 @@ def test_repeated_after_all_is_over_a_request_gets_the_same_operation(
     assert service.events == []
 
 
-def test_who_asks_for_what_was_announced_already_waits_for_that(service: Service, arm: Arm) -> None:
+def test_a_request_for_an_announced_event_waits_for_that_event(service: Service, arm: Arm) -> None:
     service["web-0"].get()
     by_hand = service["web-0"].restart()
     answer = arm.call("POST", f"{MACHINES}/web-0/restart")
@@ -248,7 +248,7 @@ def test_a_deleted_machine_is_gone_and_deleting_it_again_is_fine(
 
 
 @pytest.mark.parametrize("verb", ["powerOff", "deallocate", "start", "reimage", "POWEROFF"])
-def test_what_is_not_offered_is_refused_in_words(service: Service, arm: Arm, verb: str) -> None:
+def test_power_operations_are_refused_as_not_offered(service: Service, arm: Arm, verb: str) -> None:
     answer = arm.call("POST", f"{MACHINES}/web-0/{verb}")
     assert code(answer) == (409, "OperationNotAllowed")
     assert "does not offer" in message(answer)
@@ -256,7 +256,7 @@ def test_what_is_not_offered_is_refused_in_words(service: Service, arm: Arm, ver
     assert "retry-after" not in answer.headers
 
 
-def test_the_history_says_who_asked(service: Service) -> None:
+def test_the_history_shows_the_caller(service: Service) -> None:
     arm = Arm(service, token(service, "ops", Role.ADMIN).secret.text)
     service["web-0"].get()
     arm.call("POST", f"{MACHINES}/web-0/restart")

@@ -28,7 +28,7 @@ def service() -> Iterator[Service]:
         yield made
 
 
-def typed(service: Service, *words: str | Path) -> Result:
+def run(service: Service, *words: str | Path) -> Result:
     return CliRunner().invoke(app, [*map(str, words), "--url", service.control_url])
 
 
@@ -52,15 +52,15 @@ def test_maintenance_does_not_start_during_the_events_of_a_calendar(
         f"{today + timedelta(first):%Y-%m-%d} to {today + timedelta(first + 2):%Y-%m-%d}"
         for first in (0, 7)
     ]
-    result = typed(service, "maintenance", "set", "freezes", "--blackout-calendar", file)
+    result = run(service, "maintenance", "set", "freezes", "--blackout-calendar", file)
     assert result.exit_code == 0, result.stderr
     assert f"blackouts  {'; '.join(days)}\n" in result.stdout
-    result = typed(service, "host", "maintain", "h1", "--type", "Freeze")
+    result = run(service, "host", "maintain", "h1", "--type", "Freeze")
     assert result.exit_code == 0, result.stderr
     assert f"{today + timedelta(3):%Y-%m-%d} 00:00:00Z" in result.output
 
     listed = "2030-01-01"
-    result = typed(
+    result = run(
         service, "group", "policy", "web", "--blackout", listed, "--blackout-calendar", file
     )
     assert f"{'; '.join([listed, *days])}\n" in result.stdout
@@ -87,12 +87,12 @@ def test_a_calendar_that_cannot_be_used_changes_nothing(
         tmp_path: "directory",
         tmp_path / "none.ics": "No such file",
     }.items():
-        result = typed(service, "maintenance", "set", "other", "--blackout-calendar", file)
+        result = run(service, "maintenance", "set", "other", "--blackout-calendar", file)
         assert result.exit_code == 1
         assert re.match(f"forewarn: {re.escape(str(file))}: .*{problem}", result.stderr)
         assert len(result.stderr.splitlines()) == 1
     monkeypatch.setitem(extras.MODULES, "server", ("no_such_module",))
-    result = typed(service, "group", "policy", "web", "--blackout-calendar", often)
+    result = run(service, "group", "policy", "web", "--blackout-calendar", often)
     assert "--blackout-calendar" in result.stderr
     assert "pip install 'forewarn[server]'" in result.stderr
     assert service._session.node.store.seq == before
@@ -100,7 +100,7 @@ def test_a_calendar_that_cannot_be_used_changes_nothing(
 
 def test_a_calendar_without_events_ahead_is_noted(service: Service, tmp_path: Path) -> None:
     file = calendar(tmp_path / "past.ics", "DTSTART;VALUE=DATE:20200101")
-    result = typed(service, "maintenance", "set", "past", "--blackout-calendar", file)
+    result = run(service, "maintenance", "set", "past", "--blackout-calendar", file)
     assert result.exit_code == 0
     assert f"{file} has no" in result.stderr
 
@@ -113,19 +113,19 @@ def test_a_fleet_file_takes_blackouts_from_calendars_beside_it(tmp_path: Path) -
         file = tmp_path / "fleet.yaml"
         entries = "maintenance: [{name: a, blackouts: [{calendar: freeze.ics}, 2030-01-01 UTC]}]"
         file.write_text(f"{FLEET}{entries}\n")
-        assert typed(service, "apply", file).exit_code == 0
+        assert run(service, "apply", file).exit_code == 0
         dates = f"{today:%Y-%m-%d} to {today + timedelta(2):%Y-%m-%d}"
         url = f"{service.control_url}/v1/fleet"
         fleet = httpx.get(url).json()
         assert fleet["maintenance"][0]["blackouts"] == [dates, "2030-01-01 UTC"]
         assert not any(httpx.put(url, json=fleet).json()["maintenance"].values())
-        assert typed(service, "apply", file).stdout == "nothing to change\n"
+        assert run(service, "apply", file).stdout == "nothing to change\n"
 
         file.write_text(f"{FLEET}{entries.replace('freeze', 'past')}\n")
-        result = typed(service, "apply", file, "--plan")
+        result = run(service, "apply", file, "--plan")
         assert "past.ics has no" in result.stderr
         file.write_text(f"{FLEET}{entries.replace('freeze', 'none')}\n")
-        result = typed(service, "apply", file)
+        result = run(service, "apply", file)
         assert result.exit_code == 1
         where = "maintenance[0].blackouts[0].calendar"
         assert result.stderr.startswith(f"forewarn: {file}:4: {where}: none.ics: ")
@@ -137,7 +137,7 @@ def test_without_the_packages_that_read_calendars_the_service_asks_for_the_dates
     monkeypatch.setitem(extras.MODULES, "server", ("no_such_module",))
     file = tmp_path / "fleet.yaml"
     file.write_text(f"{FLEET}maintenance: [{{name: a, blackouts: [{{calendar: a.ics}}]}}]\n")
-    result = typed(service, "apply", file)
+    result = run(service, "apply", file)
     assert result.exit_code == 1
     assert f"{file}:4: maintenance[0].blackouts[0].calendar: the dates" in result.stderr
     assert "pip install 'forewarn[server]'" in result.stderr

@@ -39,7 +39,7 @@ def service() -> Iterator[Service]:
         yield made
 
 
-def typed(service: Service, *words: str) -> Result:
+def run(service: Service, *words: str) -> Result:
     return CliRunner().invoke(app, ["event", "cancel", *words, "--url", service.control_url])
 
 
@@ -57,13 +57,13 @@ def test_matching_events_are_shown_first_and_cancelled_in_one_commit(service: Se
         service.schedule("Reboot", machine)
     service.schedule("Freeze", "web-1")
     before = service._session.node.store.seq
-    plan = typed(service, "--group", "web", "--type", "Reboot")
+    plan = run(service, "--group", "web", "--type", "Reboot")
     assert plan.exit_code == 2
     assert "web-0" in plan.stdout
     assert "web-1" in plan.stdout
     assert re.search("2 events .* 1 group .*: web; .* --yes", plan.stderr)
     assert service._session.node.store.seq == before
-    done = typed(service, "--group", "web", "--type", "Reboot", "--reason", "wrong week", "--yes")
+    done = run(service, "--group", "web", "--type", "Reboot", "--reason", "wrong week", "--yes")
     assert "2 events cancelled" in done.stdout
     assert service._session.node.store.seq == before + 1
     assert active(service) == ["db-1", "web-1"]
@@ -75,12 +75,12 @@ def test_labels_select_machines_and_a_maintenance_is_cancelled_as_a_whole(servic
     ask(service, "POST", "/v1/hosts/h1/maintain", {"mode": "Freeze"})
     service.schedule("Reboot", "web-1")
     assert active(service) == ["db-0", "web-0", "web-1"]
-    done = typed(service, "--label", "tier=web,!ring", "--yes", "--json")
+    done = run(service, "--label", "tier=web,!ring", "--yes", "--json")
     assert len(json.loads(done.stdout)["events"]) == 2
     assert active(service) == ["web-1"]
-    assert typed(service, "--label", "ring=canary", "--yes").exit_code == 0
+    assert run(service, "--label", "ring=canary", "--yes").exit_code == 0
     assert active(service) == []
-    assert "no scheduled event" in typed(service, "--group", "web", "--yes").stdout
+    assert "no scheduled event" in run(service, "--group", "web", "--yes").stdout
 
 
 def test_events_of_other_groups_that_would_be_cancelled_with_them_are_shown_first(
@@ -89,7 +89,7 @@ def test_events_of_other_groups_that_would_be_cancelled_with_them_are_shown_firs
     ask(service, "POST", "/v1/hosts/h1/maintain", {"mode": "Freeze"})
     service.schedule("Reboot", "web-1")
     before = service._session.node.store.seq
-    shown = typed(service, "--group", "web")
+    shown = run(service, "--group", "web")
     assert shown.exit_code == 2
     assert all(machine in shown.stdout for machine in ("web-0", "web-1", "db-0"))
     assert re.search("3 events .* 2 groups .*: web, db; .* --yes", shown.stderr)
@@ -99,7 +99,7 @@ def test_events_of_other_groups_that_would_be_cancelled_with_them_are_shown_firs
     assert sorted(event["group"] for event in planned["events"]) == ["db", "web", "web"]
     assert {event["status"] for event in planned["events"]} == {"Scheduled"}
     assert service._session.node.store.seq == before
-    done = typed(service, "--group", "web", "--yes")
+    done = run(service, "--group", "web", "--yes")
     assert "3 events cancelled" in done.stdout
     assert re.search(r"1 event .* \(db\)", done.stderr)
     assert active(service) == []
@@ -121,7 +121,7 @@ def test_the_reason_for_cancelling_is_in_the_history_the_feed_and_notifications(
 ) -> None:
     event = service.schedule("Reboot", "web-1")
     before = service._session.node.store.seq
-    assert typed(service, event.id, "--reason", "wrong week").exit_code == 0
+    assert run(service, event.id, "--reason", "wrong week").exit_code == 0
     [record] = ask(service, "GET", "/v1/history?what=withdrawn").body["records"]
     ending = record["note"]
     assert ending.endswith("operator: wrong week")
@@ -147,7 +147,7 @@ def test_a_started_event_is_refused_and_the_others_are_cancelled(service: Servic
 def test_a_command_with_neither_or_both_of_an_id_and_filters_is_refused(
     service: Service, words: tuple[str, ...]
 ) -> None:
-    result = typed(service, *words)
+    result = run(service, *words)
     assert result.exit_code == 2
     assert "ID of" in result.stderr
 

@@ -51,7 +51,7 @@ def service() -> Iterator[Service]:
         yield made
 
 
-def typed(service: Service, *words: str, answer: str = "") -> Result:
+def run(service: Service, *words: str, answer: str = "") -> Result:
     return CliRunner().invoke(app, [*words, "--url", service.control_url], input=answer)
 
 
@@ -60,11 +60,11 @@ def test_the_affected_machines_are_named_and_nothing_is_changed_unless_it_is_con
     service: Service, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = service._session.node.store.seq
-    result = typed(service, *words)
+    result = run(service, *words)
     assert result.exit_code == 2
     assert re.match(f"forewarn: .*{VERBS[words]}.*; .*--yes", result.stderr), result.stderr
     monkeypatch.setattr(confirm, "_on_terminal", lambda: True)
-    result = typed(service, *words, answer="n\n")
+    result = run(service, *words, answer="n\n")
     assert result.exit_code == 1
     assert re.search(rf"{VERBS[words]}.*\n.* \[y/N\]", result.stderr), result.stderr
     assert "nothing was changed" in result.stderr
@@ -76,17 +76,17 @@ def test_an_approval_is_asked_about_while_there_is_notice_left(
 ) -> None:
     event = service.schedule("Reboot", "web_0", notice="20m")
     service.clock.advance("5m")
-    refused = typed(service, "event", "approve", event.id)
+    refused = run(service, "event", "approve", event.id)
     assert refused.exit_code == 2
     assert "Reboot of web_0" in refused.stderr
     assert "notice of 15 min" in refused.stderr
     assert event.status == "Scheduled"
     monkeypatch.setattr(confirm, "_on_terminal", lambda: True)
-    assert typed(service, "event", "approve", event.id, answer="y\n").exit_code == 0
+    assert run(service, "event", "approve", event.id, answer="y\n").exit_code == 0
     service._session.settle()
     assert event.status == "Started"
     monkeypatch.undo()
-    assert typed(service, "event", "approve", event.id).exit_code == 0  # nothing is taken away
+    assert run(service, "event", "approve", event.id).exit_code == 0  # nothing is taken away
     service.clock.advance("1h")
 
 
@@ -95,31 +95,31 @@ def test_an_approval_that_ignores_windows_is_asked_about_even_if_the_notice_has_
 ) -> None:
     blackout = ("group", "policy", "web", "--blackout", "2027-01-01 to 2027-02-01")
     event = service.schedule("Reboot", "web_0", notice="20m")
-    assert typed(service, *blackout).exit_code == 0
+    assert run(service, *blackout).exit_code == 0
     service.clock.advance("1h")
     approval = "event", "approve", event.id, "--ignore-windows"
-    refused = typed(service, *approval)
+    refused = run(service, *approval)
     assert refused.exit_code == 2
     assert re.match(".*Reboot of web_0 .* ignore", refused.stderr)
     assert event.status == "Scheduled"
     monkeypatch.setattr(confirm, "_on_terminal", lambda: True)
-    assert typed(service, *approval, answer="y\n").exit_code == 0
+    assert run(service, *approval, answer="y\n").exit_code == 0
     service._session.settle()
     assert event.status == "Started"
-    history = typed(service, "history", "--event", event.id).stdout
+    history = run(service, "history", "--event", event.id).stdout
     assert "ignores windows" in history
     monkeypatch.undo()
-    assert typed(service, "group", "policy", "web", "--blackout", "none").exit_code == 0
+    assert run(service, "group", "policy", "web", "--blackout", "none").exit_code == 0
     service.clock.advance("1h")
 
 
 def test_a_scale_in_does_not_count_machines_that_are_being_deleted(service: Service) -> None:
-    assert typed(service, "machine", "delete", "web_10", "--yes").exit_code == 0
-    refused = typed(service, "group", "scale-in", "web", "--count", "1")
+    assert run(service, "machine", "delete", "web_10", "--yes").exit_code == 0
+    refused = run(service, "group", "scale-in", "web", "--count", "1")
     assert re.search("1 of the 3 .*: web_2;", refused.stderr)
 
 
 def test_an_unknown_machine_is_refused_without_a_question(service: Service) -> None:
-    result = typed(service, "machine", "evict", "web_9")
+    result = run(service, "machine", "evict", "web_9")
     assert result.exit_code == 1
     assert "no machine 'web_9'" in result.stderr

@@ -1,4 +1,4 @@
-"""Hosts to which no machine is moved, typed as commands."""
+"""Hosts to which no machine is moved, as commands."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ def service() -> Iterator[Service]:
         yield made
 
 
-def typed(service: Service, *words: object) -> Result:
+def run(service: Service, *words: object) -> Result:
     return CliRunner().invoke(app, [*map(str, words), "--url", service.control_url])
 
 
 def printed(service: Service, *words: object) -> str:
-    result = typed(service, *words)
+    result = run(service, *words)
     assert result.exit_code == 0, result.output
     service._session.settle()
     return result.output
 
 
 def host(service: Service, name: str) -> Any:
-    return json.loads(typed(service, "host", "show", name, "--json").stdout)
+    return json.loads(run(service, "host", "show", name, "--json").stdout)
 
 
 def where(service: Service, *names: str) -> list[str]:
-    views = [json.loads(typed(service, "machine", "show", n, "--json").stdout) for n in names]
+    views = [json.loads(run(service, "machine", "show", n, "--json").stdout) for n in names]
     return [view["host"] for view in views]
 
 
@@ -61,7 +61,7 @@ def test_a_cordoned_host_gets_no_machine(service: Service) -> None:
     )
     service.redeploy("db-0").until_started(approve=True).until_over()
     assert where(service, "db-0") == ["h2"]
-    result = typed(service, "host", "maintain", "h2", "--evacuate")
+    result = run(service, "host", "maintain", "h2", "--evacuate")
     assert result.exit_code == 0, result.output  # to h1
     service.clock.advance("2h")
     assert set(where(service, "db-0", "db-1", "db-2")) == {"h1"}
@@ -75,7 +75,7 @@ def test_an_evacuated_host_is_no_target_until_it_is_returned(service: Service) -
     printed(service, "host", "maintain", "h2", "--evacuate")
     service.clock.advance("2h")
     assert set(where(service, "db-0", "db-1", "db-2")) == {"h3"}
-    result = typed(service, "host", "drain", "h3")
+    result = run(service, "host", "drain", "h3")
     assert result.exit_code == 1
     assert "not cordoned" in result.stderr
     assert not host(service, "h3")["cordoned"]
@@ -152,7 +152,7 @@ def test_applying_the_current_fleet_keeps_a_cordon(service: Service) -> None:
 
 def test_an_unknown_host_is_refused(service: Service) -> None:
     for verb in ("cordon", "uncordon", "drain", "return"):
-        result = typed(service, "host", verb, "h9")
+        result = run(service, "host", verb, "h9")
         assert result.exit_code == 1
         assert "no host 'h9'" in result.stderr
 

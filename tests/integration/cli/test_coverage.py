@@ -1,4 +1,4 @@
-"""Machines that do not listen, and callers that are no machine, typed as commands."""
+"""Machines that do not poll, and callers that are no machine, as commands."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ def service() -> Iterator[Service]:
         yield made
 
 
-def typed(service: Service, *words: object) -> Result:
+def run(service: Service, *words: object) -> Result:
     return CliRunner().invoke(app, [*map(str, words), "--url", service.control_url])
 
 
 def printed(service: Service, *words: object) -> str:
-    result = typed(service, *words)
+    result = run(service, *words)
     assert result.exit_code == 0, result.output
     return result.output
 
 
 def read(service: Service, *words: object) -> Any:
-    return json.loads(typed(service, *words, "--json").stdout)
+    return json.loads(run(service, *words, "--json").stdout)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_machines_are_listed_by_coverage(
 
 
 def test_an_unknown_coverage_is_refused(service: Service) -> None:
-    result = typed(service, "machine", "list", "--coverage", "deaf")
+    result = run(service, "machine", "list", "--coverage", "deaf")
     assert result.exit_code == 1
     assert "'deaf'" in result.stderr
     assert "listening, silent" in result.stderr
@@ -93,7 +93,7 @@ def test_groups_and_status_count_machines_by_coverage(service: Service) -> None:
     }
     assert "LISTENING" in printed(service, "group", "list")
     counts = "1 listening, 1 silent .*, {} never polled, 1 never approve"
-    assert re.search(counts.format(2), typed(service, "status").stdout)
+    assert re.search(counts.format(2), run(service, "status").stdout)
     assert re.search(counts.format(1), printed(service, "group", "show", "web"))
 
 
@@ -110,7 +110,7 @@ def test_callers_that_are_no_machine_are_listed() -> None:
         assert caller["requests"] == 3
         assert (caller["first"], caller["machine"]) == (caller["last"], "web_0")
         assert "web_0 (gone)" in printed(service, "caller", "list")
-        assert "unknown callers: 1" in typed(service, "status").stdout
+        assert "unknown callers: 1" in run(service, "status").stdout
         found = metrics(service.control_url)
         assert found["forewarn_unknown_callers"] == 1
         assert found["forewarn_unknown_caller_requests_total"] == 3
@@ -136,14 +136,14 @@ def test_explain_names_machines_that_will_not_be_warned_and_the_command_to_appro
     assert explanation["advice"] == [{"kind": "approve", "event": unheard.id, "moved": []}]
     for planned in (event, silent, unheard):
         service.cancel(planned)
-    result = typed(service, "host", "maintain", "h2", "--type", "Reboot")
+    result = run(service, "host", "maintain", "h2", "--type", "Reboot")
     assert re.search("2 of 2 machines .*: db-0, web_2", result.stderr)
 
 
 def test_explain_gives_no_start_that_has_passed() -> None:
     with Service(FLEET, sockets=True) as service:
         event = service.schedule("Reboot", "db-0")
-        assert typed(service, "halt", "place", "--group", "db").exit_code == 0
+        assert run(service, "halt", "place", "--group", "db").exit_code == 0
         service.clock.advance("16m")
         text = printed(service, "event", "explain", event.id)
     assert "starts as soon" in text

@@ -38,12 +38,12 @@ def api(service: Service) -> Api:
     return Api(service.control_url)
 
 
-def typed(service: Service, *words: str) -> Result:
+def run(service: Service, *words: str) -> Result:
     return CliRunner().invoke(app, ["fault", *words, "--url", service.control_url])
 
 
 def result_of(service: Service, *words: str) -> Any:
-    result = typed(service, *words, "--json")
+    result = run(service, *words, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
@@ -54,7 +54,7 @@ def lines(result: Result) -> list[list[str]]:
 
 
 def test_a_fault_is_added_listed_counted_and_cleared(service: Service) -> None:
-    added = lines(typed(service, "add", "gone", "--machine", "web_0", "--times", "5"))
+    added = lines(run(service, "add", "gone", "--machine", "web_0", "--times", "5"))
     id = added[0][1]
     assert added[1:] == [
         ["kind", "gone"],
@@ -64,14 +64,14 @@ def test_a_fault_is_added_listed_counted_and_cleared(service: Service) -> None:
     ]
     for _ in range(3):
         assert service.get("web_0").status == 410
-    head, row = typed(service, "list").stdout.splitlines()
+    head, row = run(service, "list").stdout.splitlines()
     assert head.split() == ["ID", "KIND", "TARGET", "WHEN", "STATE", "CONSUMED", "LAST"]
     assert "3 of 5 consumed" in row
     assert row.split()[:5] == [id, "gone", "web_0", "always", "active"]
-    assert "3 of 5 consumed" in typed(service, "clear", id).stdout
+    assert "3 of 5 consumed" in run(service, "clear", id).stdout
     assert service.get("web_0").status == 200
-    assert "no faults" in typed(service, "list").stdout
-    assert "no faults" in typed(service, "clear").stdout
+    assert "no faults" in run(service, "list").stdout
+    assert "no faults" in run(service, "clear").stdout
 
 
 def test_every_field_of_a_fault_is_an_option(service: Service, tmp_path: Path) -> None:
@@ -104,12 +104,12 @@ def test_every_field_of_a_fault_is_an_option(service: Service, tmp_path: Path) -
         "message": "0 of 4 consumed",
     }
     assert {key: fault[key] for key in expected} == expected
-    row = typed(service, "list").stdout.splitlines()[1]
+    row = run(service, "list").stdout.splitlines()[1]
     assert re.search(r"POST .*web_0, web_1, .*web", row)
     assert re.search(r"after 2, .* 0\.5 \(seed 9\), .* 2027-01-15 08:01:00Z", row)
 
 
-def test_an_approval_may_be_said_to_have_no_effect(service: Service) -> None:
+def test_a_fault_may_keep_an_approval_from_taking_effect(service: Service) -> None:
     assert result_of(service, "add", "reset")["takes_effect"] is True
     assert result_of(service, "add", "reset", "--no-effect")["takes_effect"] is False
 
@@ -135,7 +135,7 @@ def test_fault_kinds_are_listed_without_a_service() -> None:
 def test_a_mistake_is_refused_in_one_line(
     service: Service, words: tuple[str, ...], reason: str
 ) -> None:
-    result = typed(service, *words)
+    result = run(service, *words)
     assert result.exit_code == 1
     assert reason in result.stderr
     assert len(result.stderr.splitlines()) == 1
@@ -143,7 +143,7 @@ def test_a_mistake_is_refused_in_one_line(
 
 
 def test_a_body_that_cannot_be_read_is_wrong_usage(service: Service, tmp_path: Path) -> None:
-    result = typed(service, "add", "error", "--body", str(tmp_path / "none"))
+    result = run(service, "add", "error", "--body", str(tmp_path / "none"))
     assert result.exit_code == 2
     assert "cannot be read" in result.stderr
 

@@ -1,4 +1,4 @@
-"""Everything that can happen to a fleet, typed as a command and seen as a guest sees it."""
+"""Everything that can happen to a fleet, as a command, and as a guest sees it."""
 
 from __future__ import annotations
 
@@ -70,19 +70,19 @@ def service() -> Iterator[Service]:
         yield service
 
 
-def typed(service: Service, *words: str) -> Result:
+def run(service: Service, *words: str) -> Result:
     return CliRunner().invoke(app, [*words, "--url", service.control_url])
 
 
 def result_of(service: Service, *words: str) -> Any:
-    result = typed(service, *words, "--json")
+    result = run(service, *words, "--json")
     assert result.exit_code == 0, result.output
     service._session.settle()
     return json.loads(result.stdout)
 
 
 def refused(service: Service, *words: str) -> str:
-    result = typed(service, *words)
+    result = run(service, *words)
     assert result.exit_code == 1, result.output
     return result.stderr
 
@@ -151,7 +151,7 @@ def test_restoring_a_machine_on_a_degraded_host_gives_a_note(service: Service) -
     result_of(service, "machine", "evict", "batch_1", "--yes")
     service.clock.advance("2m")
     result_of(service, "host", "degrade", "h2")
-    restored = typed(service, "machine", "restore", "batch_1")
+    restored = run(service, "machine", "restore", "batch_1")
     assert restored.stdout.startswith("batch_1 ")
     assert re.match("note: host 'h2' is degraded, .* batch_1", restored.stderr)
     assert service.get("batch_1").status == 200
@@ -272,7 +272,7 @@ def test_all_groups_of_a_host_start_with_the_last_approval(service: Service) -> 
     for machine in machines[:-1]:
         assert service.approve(machine, event(service, machine)["EventId"]).status == 200
     assert {event(service, m)["EventStatus"] for m in machines} == {"Scheduled"}
-    assert "by group db" in typed(service, "host", "explain", "h1").stdout
+    assert "by group db" in run(service, "host", "explain", "h1").stdout
     assert service.approve("db-a", event(service, "db-a")["EventId"]).status == 200
     assert {event(service, m)["EventStatus"] for m in machines} == {"Started"}
     service.clock.advance("20m")
@@ -361,7 +361,7 @@ def test_degraded_hardware_is_announced_days_ahead_and_settled_by_a_redeploy(
     assert "settled" in past["ending"]
 
 
-def test_what_is_left_on_degraded_hardware_is_moved_at_the_end(service: Service) -> None:
+def test_machines_left_on_degraded_hardware_are_moved_at_the_end(service: Service) -> None:
     result_of(service, "host", "degrade", "h1")
     service.clock.advance("7d")
     service.clock.advance("2h")
@@ -519,7 +519,7 @@ def test_apply_and_plan_report_all_mistakes_of_a_file(service: Service, tmp_path
 def test_lists_are_filtered(
     degraded: Service, listed: tuple[str, ...], expected: list[str]
 ) -> None:
-    found = typed(degraded, listed[0], "list", *listed[1:], "--json")
+    found = run(degraded, listed[0], "list", *listed[1:], "--json")
     assert [item["name"] for item in json.loads(found.stdout)] == expected
 
 
@@ -529,7 +529,7 @@ def degraded() -> Iterator[Service]:
     with Service(FLEET, sockets=True) as service:
         for machine in LISTENERS:
             service.document(machine)
-        typed(service, "host", "degrade", "h3")
+        run(service, "host", "degrade", "h3")
         yield service
 
 
@@ -547,7 +547,7 @@ def degraded() -> Iterator[Service]:
     ],
 )
 def test_events_are_filtered(degraded: Service, filters: tuple[str, ...], count: int) -> None:
-    found = typed(degraded, "event", "list", *filters, "--json")
+    found = run(degraded, "event", "list", *filters, "--json")
     assert len(json.loads(found.stdout)) == count
 
 
@@ -563,11 +563,11 @@ groups:
     machines: [{name: web, tags: {team: red}, vm_id: 9b1f2f0e-6c0f-4c55-8a41-2f6f6cf0a1d7}]
 """
     with Service(fleet, sockets=True) as service:
-        machine = typed(service, "machine", "show", "web").stdout.split()
+        machine = run(service, "machine", "show", "web").stdout.split()
         assert {"team=red", "9b1f2f0e-6c0f-4c55-8a41-2f6f6cf0a1d7"} < {*machine}
-        group = typed(service, "group", "show", "web").stdout.split()
+        group = run(service, "group", "show", "web").stdout.split()
         assert {"north", "2", "shop", "abc"} < {*group}
-        (listed,) = json.loads(typed(service, "machine", "list", "--json").stdout)
+        (listed,) = json.loads(run(service, "machine", "list", "--json").stdout)
         assert listed["tags"] == {"team": "red"}
 
 
@@ -576,7 +576,7 @@ def test_windows_that_leave_a_group_no_time_for_maintenance_give_a_note(
 ) -> None:
     def noted(*words: str) -> list[list[str]]:
         """Return the names in each note: of groups, then of configurations."""
-        result = typed(service, *words)
+        result = run(service, *words)
         assert result.exit_code == 0, result.stderr
         notes = [line for line in result.stderr.splitlines() if line.startswith("note: ")]
         assert all("400 d" in note for note in notes)

@@ -37,12 +37,12 @@ def service() -> Iterator[Service]:
         yield made
 
 
-def typed(service: Service, *words: object) -> Result:
+def run(service: Service, *words: object) -> Result:
     return CliRunner().invoke(app, [*map(str, words), "--url", service.control_url])
 
 
 def printed(service: Service, *words: object) -> str:
-    result = typed(service, *words)
+    result = run(service, *words)
     assert result.exit_code == 0, result.output
     service._session.settle()
     return result.output
@@ -53,7 +53,7 @@ def statuses(service: Service, machine: str) -> list[str]:
 
 
 def placed(service: Service, *words: object) -> str:
-    return str(json.loads(typed(service, "halt", "place", *words, "--json").stdout)["id"])
+    return str(json.loads(run(service, "halt", "place", *words, "--json").stdout)["id"])
 
 
 def test_events_and_rollouts_wait_and_explain_the_halt_until_it_is_released(
@@ -65,7 +65,7 @@ def test_events_and_rollouts_wait_and_explain_the_halt_until_it_is_released(
     answer = printed(service, "halt", "place", "--note", "packet loss")
     assert "(4 machines, 2 scheduled events)" in answer
     [halt] = ask(service, "GET", "/v1/halts").body
-    maintained = typed(service, "host", "maintain", "h2", "--type", "Freeze")
+    maintained = run(service, "host", "maintain", "h2", "--type", "Freeze")
     assert "halted by operator" in maintained.stderr
     service.clock.advance("2h")
     assert statuses(service, "web-0") == ["Scheduled", "Scheduled"]
@@ -76,7 +76,7 @@ def test_events_and_rollouts_wait_and_explain_the_halt_until_it_is_released(
     ):
         assert re.search(".* operator: packet loss", explained)
         assert f"releasing halt {halt['id']}" in explained
-    status = typed(service, "status")
+    status = run(service, "status")
     assert status.exit_code == 1
     assert re.search("halted: .* by operator since", status.output)
     assert "forewarn_halts 1.0" in ask(service, "GET", "/metrics").raw.decode()
@@ -122,7 +122,7 @@ def test_hosts_are_halted_by_their_labels_with_all_that_is_on_them(service: Serv
 
 def test_a_second_halt_of_the_same_machines_changes_nothing(service: Service) -> None:
     first = placed(service, "--label", "tier=web, rack=r7")
-    again = typed(service, "halt", "place", "--label", "tier=web,rack=r7", "--note", "me too")
+    again = run(service, "halt", "place", "--label", "tier=web,rack=r7", "--note", "me too")
     assert "already halted" in again.stderr
     [halt] = ask(service, "GET", "/v1/halts").body
     assert halt["id"] == first
@@ -144,7 +144,7 @@ def test_a_halt_that_matches_no_machine_is_refused(
     service: Service, words: tuple[str, ...], reason: str
 ) -> None:
     before = service._session.node.store.seq
-    result = typed(service, "halt", *words)
+    result = run(service, "halt", *words)
     assert result.exit_code == 1
     assert reason in result.stderr
     assert service._session.node.store.seq == before

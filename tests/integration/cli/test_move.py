@@ -41,13 +41,13 @@ from helpers.state_files import define_group, state_with_groups
 from helpers.token_api import FLEET
 
 
-def typed(*words: object) -> Result:
+def run(*words: object) -> Result:
     clean = {name: None for name in os.environ if name.startswith("FOREWARN_")}
     return CliRunner().invoke(app, [str(word) for word in words], env=clean)
 
 
 def refused(*words: object, code: int = 1) -> str:
-    result = typed(*words)
+    result = run(*words)
     assert result.exit_code == code, result.output
     (line,) = result.stderr.splitlines()
     return str(line)
@@ -160,7 +160,7 @@ def test_every_row_is_moved_and_the_numbers_go_on(file: Path, url: str) -> None:
     empty = {name for name, rows in before.items() if not rows}
     assert empty <= {"configurations", "rollouts", "tokens", "halts"}
     file.chmod(0o640)
-    result = typed("move", file, url, "--json")
+    result = run("move", file, url, "--json")
     assert result.exit_code == 0, result.output
     moved = json.loads(result.stdout)
     assert moved["changed"] == 1  # the note with a NUL
@@ -197,31 +197,31 @@ def test_characters_that_postgresql_cannot_store_are_replaced_and_counted(
         return {halt.id: halt.note for halt in store.registry.halts.values()}
 
     asyncio.run(place(SqliteStore(file)))
-    result = typed("move", file, url)
+    result = run("move", file, url)
     assert result.exit_code == 0, result.output
     assert "note: 2 values" in result.stderr  # the halt and the commit
     member = Member(name="c1", machine="m1", address="")
     assert asyncio.run(stored(PostgresStore(url, member))) == {**notes, "h1": "a\ufffdb"}
     file.with_name("state.db.moved").replace(file)
-    assert typed("move", file, url).exit_code == 0  # the same state, although it is not the same
+    assert run("move", file, url).exit_code == 0  # the same state, although it is not the same
 
 
 def test_a_moved_file_is_refused_with_where_its_state_is(tmp_path: Path, url: str) -> None:
     file = state_with_groups(tmp_path / "state.db", "web")
-    assert typed("move", file, url).exit_code == 0
+    assert run("move", file, url).exit_code == 0
     line = refused("token", "create", "a", "--role", "admin", "--state", file)
     assert re.search(f"{re.escape(str(file))} .* postgresql://.* state.db.moved", line)
     assert "was moved to" in refused("move", file, url)
-    assert "was moved to" in typed("config", "check", "--state", file).output
+    assert "was moved to" in run("config", "check", "--state", file).output
 
 
 def test_a_move_that_was_killed_before_the_file_was_renamed_is_finished(
     tmp_path: Path, url: str
 ) -> None:
     file = state_with_groups(tmp_path / "state.db", "web")
-    assert typed("move", file, url).exit_code == 0
+    assert run("move", file, url).exit_code == 0
     file.with_name("state.db.moved").replace(file)
-    assert typed("move", file, url).exit_code == 0
+    assert run("move", file, url).exit_code == 0
     assert "moved to" in file.read_text()
 
 
@@ -233,7 +233,7 @@ def test_a_state_that_cannot_be_moved_is_refused_and_stays(tmp_path: Path, url: 
     lock.close()
     assert "does not exist" in refused("move", tmp_path / "none", url)
     assert "pass postgresql://USER@HOST/DATABASE" in refused("move", file, "x.db", code=2)
-    assert typed("token", "create", "a", "--role", "admin", "--state", url).exit_code == 0
+    assert run("token", "create", "a", "--role", "admin", "--state", url).exit_code == 0
     assert re.search("state already, .* commit 1;", refused("move", file, url))
     assert file.read_bytes() == before
 

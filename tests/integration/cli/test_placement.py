@@ -1,4 +1,4 @@
-"""Where a machine is, typed as commands: reports, files that contradict them, and who is right."""
+"""The host of a machine, as commands: reports, and fleet files that contradict them."""
 
 from __future__ import annotations
 
@@ -44,25 +44,25 @@ def fleet(tmp_path: Path) -> Path:
     return file
 
 
-def typed(service: Service, *words: object) -> Result:
+def run(service: Service, *words: object) -> Result:
     return CliRunner().invoke(app, [*map(str, words), "--url", service.control_url])
 
 
 def printed(service: Service, *words: object) -> str:
-    result = typed(service, *words)
+    result = run(service, *words)
     assert result.exit_code == 0, result.output
     service._session.settle()
     return result.output
 
 
 def refused(service: Service, *words: object) -> str:
-    result = typed(service, *words)
+    result = run(service, *words)
     assert result.exit_code == 1, result.output
     return result.stderr
 
 
 def machine(service: Service, name: str = "db-0") -> Any:
-    return json.loads(typed(service, "machine", "show", name, "--json").stdout)
+    return json.loads(run(service, "machine", "show", name, "--json").stdout)
 
 
 def where(service: Service, name: str = "db-0") -> tuple[str, str, bool]:
@@ -193,7 +193,7 @@ def test_a_move_of_an_unknown_machine_or_to_an_unknown_host_changes_nothing(
     before = service._session.node.store.seq
     assert "no host 'h9'" in refused(service, *words, "db-0=h9")
     assert "db-1' is not" in refused(service, *words, "db-1=h3")
-    result = typed(service, *words, "db-0")
+    result = run(service, *words, "db-0")
     assert result.exit_code == 2
     assert "web-0=h3" in result.stderr
     assert service._session.node.store.seq == before
@@ -258,7 +258,7 @@ def test_a_machine_that_changes_its_group_stays_on_its_host(
     answer = printed(service, "apply", fleet, *(["--placement", who] if who else []))
     assert conflicts(answer) == ([("db-0", "h1", "h3")] if who is None else [])
     assert where(service) == there
-    result = typed(service, "host", "maintain", "h1", "--type", "Reboot")
+    result = run(service, "host", "maintain", "h1", "--type", "Reboot")
     assert result.exit_code == (1 if who is None else 0), result.output
 
 

@@ -42,7 +42,7 @@ def service() -> Iterator[Service]:
         yield made
 
 
-def typed(service: Service, *words: object, answer: str = "") -> Result:
+def run(service: Service, *words: object, answer: str = "") -> Result:
     line = [*map(str, words), "--url", service.control_url]
     result = CliRunner().invoke(app, line, input=answer)
     service._session.settle()
@@ -50,7 +50,7 @@ def typed(service: Service, *words: object, answer: str = "") -> Result:
 
 
 def printed(service: Service, *words: object) -> str:
-    result = typed(service, *words)
+    result = run(service, *words)
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -92,7 +92,7 @@ def test_an_unapproved_event_starts_when_guests_have_had_a_minute_to_poll(
 
 def test_maintenance_of_a_cut_off_host_is_announced_and_waits(service: Service) -> None:
     cut_off(service, "h1")
-    maintained = typed(service, "host", "maintain", "h1", "--type", "Freeze")
+    maintained = run(service, "host", "maintain", "h1", "--type", "Freeze")
     assert maintained.exit_code == 0
     assert "host h1 cannot" in maintained.stderr
     service.clock.advance("1h")
@@ -100,22 +100,22 @@ def test_maintenance_of_a_cut_off_host_is_announced_and_waits(service: Service) 
     assert re.search("healthy; .* cut off since 20", explained)
     assert "reach: host h1" in explained
     assert statuses(service, "web-0") == ["Scheduled"]
-    assert typed(service, "host", "without-node", "h1", "--yes").exit_code == 0
+    assert run(service, "host", "without-node", "h1", "--yes").exit_code == 0
     assert statuses(service, "web-0") == ["Started"]
 
 
 def test_a_host_is_declared_to_have_no_node_after_a_confirmation(service: Service) -> None:
     assert node(service, "h1") is None
-    assert "was not expected" in typed(service, "host", "without-node", "h1", "--yes").output
+    assert "was not expected" in run(service, "host", "without-node", "h1", "--yes").output
     join(service, "h1")
     assert node(service, "h1")["state"] == "joined"
-    refused = typed(service, "host", "without-node", "h1", "--yes")
+    refused = run(service, "host", "without-node", "h1", "--yes")
     assert refused.exit_code != 0
     assert "'h1' has joined" in refused.output
     cut_off(service, "h1")
     event = service.schedule("Reboot", "web-0")
     service.approve("web-0", event)
-    asked = typed(service, "host", "without-node", "h1", answer="no\n")
+    asked = run(service, "host", "without-node", "h1", answer="no\n")
     assert re.search("3 machines .*: db-0, solo, web-0", asked.output)
     assert event.status == "Scheduled"
     printed(service, "host", "without-node", "h1", "--yes")
@@ -130,7 +130,7 @@ def test_the_node_of_a_host_is_listed(service: Service) -> None:
     join(service, "h2")
     cut_off(service, "h1")
     lines = {line.split()[0]: line for line in printed(service, "host", "list").splitlines()[1:]}
-    since = json.loads(typed(service, "host", "show", "h1", "--json").stdout)["node"]["since"]
+    since = json.loads(run(service, "host", "show", "h1", "--json").stdout)["node"]["since"]
     assert " apart since 20" in lines["h1"]
     assert since
     assert " joined " in lines["h2"]
@@ -141,7 +141,7 @@ def test_the_node_of_a_host_is_listed(service: Service) -> None:
 def test_status_readiness_and_metrics_report_cut_off_hosts(service: Service) -> None:
     cut_off(service, "h1", "h2")
     service.clock.advance("90s")
-    status = typed(service, "status")
+    status = run(service, "status")
     assert status.exit_code == 1
     assert re.search("2 hosts .* since 20", status.output)
     ready = ask(service, "GET", "/readyz").body
@@ -175,7 +175,7 @@ def test_a_fleet_file_neither_gives_a_host_a_node_nor_takes_it_away(
 
 def test_no_machine_is_moved_to_a_cut_off_host(service: Service) -> None:
     cut_off(service, "h2", "h3")
-    refused = typed(service, "host", "drain", "h1")
+    refused = run(service, "host", "drain", "h1")
     assert refused.exit_code != 0
     assert ": h2, h3" in refused.output
     join(service, "h3")
@@ -235,7 +235,7 @@ def test_a_rollout_announces_nothing_on_a_cut_off_host_and_continues_elsewhere(
     wanted = ("--type", "Freeze", "--group", "web", "--group", "solo", "--at-once", 2)
     plan = printed(service, "rollout", "plan", *wanted)
     assert "cut off: h1" in plan
-    started = json.loads(typed(service, "rollout", "start", *wanted, "--json").stdout)
+    started = json.loads(run(service, "rollout", "start", *wanted, "--json").stdout)
     service.clock.advance("1h")
     assert statuses(service, "solo") == statuses(service, "web-0") == []
     explained = printed(service, "rollout", "explain", started["id"])

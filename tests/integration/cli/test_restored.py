@@ -27,12 +27,12 @@ def url() -> str:
     postgres.needed()
     url = postgres.shared_server().new_state()
     for name in ("alice", "bob"):
-        created = typed("token", "create", name, "--role", "admin", "--state", url)
+        created = run("token", "create", name, "--role", "admin", "--state", url)
         assert created.exit_code == 0
     return url
 
 
-def typed(*words: object) -> Result:
+def run(*words: object) -> Result:
     clean = {name: None for name in os.environ if name.startswith("FOREWARN_")}
     return CliRunner().invoke(app, [str(word) for word in words], env=clean)
 
@@ -60,12 +60,12 @@ def first_commit_after(url: str) -> int:
 
 def test_a_database_that_lost_commits_is_used_after_a_confirmation(url: str) -> None:
     went_back(url, 5)
-    refused = typed("token", "create", "carol", "--role", "admin", "--state", url)
+    refused = run("token", "create", "carol", "--role", "admin", "--state", url)
     assert "commits 3 to 5" in refused.stderr
-    asked = typed("restored", "--state", url)
+    asked = run("restored", "--state", url)
     assert asked.exit_code == 2
     assert re.search("commit 2 of postgresql://.* up to 5; .* --yes", asked.stderr)
-    done = typed("restored", "--state", url, "--yes")
+    done = run("restored", "--state", url, "--yes")
     assert done.exit_code == 0, done.output
     assert "tokens" in done.stderr
     assert first_commit_after(url) > COMMITS_LEAST
@@ -77,13 +77,13 @@ def test_a_database_that_lost_commits_is_used_after_a_confirmation(url: str) -> 
 
 def test_commit_numbers_continue_beyond_all_that_were_known(url: str) -> None:
     went_back(url, 10**12)
-    assert typed("restored", "--state", url, "--yes").exit_code == 0
+    assert run("restored", "--state", url, "--yes").exit_code == 0
     assert first_commit_after(url) == 10**12 + 1
 
 
 def test_a_database_that_was_restored_unnoticed_is_marked_too(url: str) -> None:
     term = rows(url, "SELECT term FROM leader")[0][0]
-    assert typed("restored", "--state", url, "--yes").exit_code == 0
+    assert run("restored", "--state", url, "--yes").exit_code == 0
     assert rows(url, "SELECT term FROM leader") == [(term + 1_000_000,)]
     assert first_commit_after(url) > COMMITS_LEAST
 
@@ -92,16 +92,16 @@ def test_a_file_an_empty_database_and_one_with_a_leader_are_refused(
     url: str, tmp_path: Path
 ) -> None:
     file = state_with_groups(tmp_path / "state.db", "web")
-    assert "forewarn restore" in typed("restored", "--state", file, "--yes").stderr
+    assert "forewarn restore" in run("restored", "--state", file, "--yes").stderr
     empty = postgres.shared_server().new_state()
-    assert "no state yet" in typed("restored", "--state", empty, "--yes").stderr
+    assert "no state yet" in run("restored", "--state", empty, "--yes").stderr
 
     async def body() -> Result:
         store = PostgresStore(url, Member(name="c1", machine="m1", address=""))
         await store.open()
         await store.leadership.take()
         try:
-            return await asyncio.to_thread(typed, "restored", "--state", url, "--yes")
+            return await asyncio.to_thread(run, "restored", "--state", url, "--yes")
         finally:
             await store.close()
 

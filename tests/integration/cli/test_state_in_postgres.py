@@ -34,19 +34,19 @@ def url() -> str:
     return postgres.shared_server().new_state()
 
 
-def typed(*words: object, **env: str) -> Result:
+def run(*words: object, **env: str) -> Result:
     clean = {name: None for name in os.environ if name.startswith("FOREWARN_")}
     return CliRunner().invoke(app, [str(word) for word in words], env={**clean, **env})
 
 
 def done(*words: object) -> str:
-    result = typed(*words)
+    result = run(*words)
     assert result.exit_code == 0, result.output
     return str(result.stdout)
 
 
 def refused(*words: object, code: int = 1) -> str:
-    result = typed(*words)
+    result = run(*words)
     assert result.exit_code == code, result.output
     (line,) = result.stderr.splitlines()
     return str(line)
@@ -72,7 +72,7 @@ async def leading(url: str) -> AsyncIterator[PostgresStore]:
 def while_c1_decides(url: str, *words: object) -> Result:
     async def body() -> Result:
         async with leading(url):
-            return await asyncio.to_thread(typed, *words)
+            return await asyncio.to_thread(run, *words)
 
     return asyncio.run(body())
 
@@ -123,12 +123,12 @@ def test_a_command_waits_for_an_abandoned_lease_whatever_the_databases_clock_sho
         " machine = 'm1' RETURNING 1"
     )
     rows(url, abandoned)
-    result = typed("token", "create", "bob", "--role", "admin", "--state", url)
+    result = run("token", "create", "bob", "--role", "admin", "--state", url)
     assert result.exit_code == 0, result.output
     assert "'c1'" in result.stderr
     assert "waiting" in result.stderr
     rows(url, abandoned)
-    assert typed("restored", "--state", url, "--yes").exit_code == 0
+    assert run("restored", "--state", url, "--yes").exit_code == 0
 
 
 def test_tokens_are_listed_while_a_control_node_decides(url: str) -> None:
@@ -200,7 +200,7 @@ def test_no_command_shows_the_password_of_a_database(url: str, tmp_path: Path) -
         ("config", "show", "--config", settings),
         ("serve", "--config", settings),
     ):
-        result = typed(*words)
+        result = run(*words)
         shows = words[:2] == ("config", "show")
         assert (result.exit_code == 0) is shows, result.output
         assert result.exception is None or isinstance(result.exception, SystemExit)
@@ -216,7 +216,7 @@ def test_the_command_that_is_suggested_has_no_password(tmp_path: Path, url: str)
         f'state = "{url}"\nmetadata = "127.0.0.1:0"\ncontrol = "0.0.0.0:0"\n'
         "allow_plain_control = true\n"
     )
-    result = typed("config", "check", "--config", settings)
+    result = run("config", "check", "--config", settings)
     assert "--role admin --state postgresql://forewarn:***@" in result.output
     assert "s3cret" not in result.output
 
@@ -225,7 +225,7 @@ def checked(url: str, tmp_path: Path, *more: str) -> str:
     settings = tmp_path / "forewarn.toml"
     lines = (f'state = "{url}"', 'metadata = "127.0.0.1:0"', 'control = "127.0.0.1:0"', *more)
     settings.write_text("\n".join(lines))
-    result = typed("config", "check", "--config", settings)
+    result = run("config", "check", "--config", settings)
     assert result.exit_code == 0, result.output
     return str(result.stderr)
 

@@ -30,7 +30,7 @@ from helpers.next_version import NEXT, OLDER, THIS, expected_contents, write_sta
 pytestmark = pytest.mark.usefixtures("next_version")
 
 
-def typed(*argv: object, env: dict[str, str] | None = None) -> Any:
+def run(*argv: object, env: dict[str, str] | None = None) -> Any:
     clean = {name: None for name in os.environ if name.startswith("FOREWARN_")}
     words = ["upgrade", *map(str, argv)]
     return CliRunner().invoke(app, words, env={**clean, **(env or {})})
@@ -51,7 +51,7 @@ def decisions(path: Path) -> list[Any]:
 def test_a_state_is_upgraded_and_the_old_file_is_kept(tmp_path: Path, schema: str) -> None:
     state = write_state(schema, tmp_path / "state.db")
     before, decided = state.read_bytes(), decisions(state)
-    done = typed("--state", state)
+    done = run("--state", state)
     assert done.exit_code == 0, done.output
     kept = tmp_path / f"state.db.schema-{schema}"
     first, second = done.stdout.splitlines()[:2]
@@ -68,14 +68,14 @@ def test_a_state_is_upgraded_and_the_old_file_is_kept(tmp_path: Path, schema: st
 
 def test_a_second_upgrade_changes_nothing(tmp_path: Path) -> None:
     state = write_state(THIS, tmp_path / "state.db")
-    first = json.loads(typed("--state", state, "--json").stdout)
+    first = json.loads(run("--state", state, "--json").stdout)
     kept = f"{state}.schema-{THIS}"
     assert first == {"file": str(state), "from": THIS, "to": NEXT, "kept": kept}
     after = state.read_bytes()
-    second = typed("--state", state, "--json")
+    second = run("--state", state, "--json")
     assert second.exit_code == 0
     assert json.loads(second.stdout)["kept"] is None
-    assert "which is current" in typed("--state", state).stdout
+    assert "which is current" in run("--state", state).stdout
     assert state.read_bytes() == after
 
 
@@ -89,7 +89,7 @@ def test_the_time_until_a_service_starts_is_an_outage(tmp_path: Path) -> None:
         if event["resources"] == ["sql-1"] and event["not_before"] - event["raised_at"] < HOUR
     ]
     (last,) = rows(state, "SELECT value FROM service WHERE key = 'served_until'")
-    assert typed("--state", state).exit_code == 0
+    assert run("--state", state).exit_code == 0
     with Service(stored["fleet"], state=state, start=to_datetime(last[0] + 2 * HOUR)) as service:
 
         def status() -> str:
@@ -107,15 +107,15 @@ def test_the_state_is_taken_from_the_settings(tmp_path: Path) -> None:
     write_state(THIS, tmp_path / "its.db")
     settings = tmp_path / "forewarn.toml"
     settings.write_text('state = "its.db"\n')
-    done = typed("--config", settings, "--json")
+    done = run("--config", settings, "--json")
     assert json.loads(done.stdout)["file"] == str(tmp_path / "its.db")
-    named = typed("--json", env={"FOREWARN_STATE": str(tmp_path / "its.db")})
+    named = run("--json", env={"FOREWARN_STATE": str(tmp_path / "its.db")})
     assert json.loads(named.stdout)["file"] == str(tmp_path / "its.db")
-    refused = typed()
+    refused = run()
     assert refused.exit_code == 1
     assert "--state FILE" in refused.stderr
     settings.write_text("stat = 1\n")
-    refused = typed("--config", settings)
+    refused = run("--config", settings)
     assert refused.exit_code == 1
     assert f"{settings}:1: stat: " in refused.stderr
 
@@ -127,7 +127,7 @@ def test_a_state_in_use_is_left_alone(tmp_path: Path) -> None:
     state = write_state(THIS, tmp_path / "state.db")
     before = state.read_bytes()
     with contextlib.closing(take_lock(state)):
-        refused = typed("--state", state)
+        refused = run("--state", state)
     assert refused.exit_code == 1
     assert str(state) in refused.stderr
     assert f"process {os.getpid()}" in refused.stderr
@@ -136,19 +136,19 @@ def test_a_state_in_use_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_missing_foreign_or_newer_file_is_left_alone(tmp_path: Path) -> None:
-    gone = typed("--state", tmp_path / "gone.db")
+    gone = run("--state", tmp_path / "gone.db")
     assert gone.exit_code == 1
     assert f"{tmp_path}/gone.db does not" in gone.stderr
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "text.db").write_text("something else")
-    other = typed("--state", tmp_path / "text.db")
+    other = run("--state", tmp_path / "text.db")
     assert other.exit_code == 1
     assert "SQLite" in other.stderr
     newer = write_state(THIS, tmp_path / "newer.db")
     with contextlib.closing(sqlite3.connect(newer)) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     before = newer.read_bytes()
-    refused = typed("--state", newer)
+    refused = run("--state", newer)
     assert refused.exit_code == 1
     assert "9999" in refused.stderr
     assert newer.read_bytes() == before
@@ -163,7 +163,7 @@ def test_an_upgraded_state_that_cannot_be_read_is_refused_and_the_old_file_is_na
         raise msgspec.ValidationError("no such event")
 
     monkeypatch.setattr(state_file, "_read_all", broken)
-    refused = typed("--state", state)
+    refused = run("--state", state)
     assert refused.exit_code == 1
     assert "no such event" in refused.stderr
     assert f"{state}.schema-{THIS}" in refused.stderr
@@ -173,7 +173,7 @@ def test_files_that_root_creates_belong_to_the_owner_of_the_state(tmp_path: Path
     needed()  # root, who can give files away
     state = write_state(THIS, tmp_path / "state.db")
     os.chown(state, 10_001, 10_002)
-    assert typed("--state", state).exit_code == 0
+    assert run("--state", state).exit_code == 0
     for file in tmp_path.iterdir():
         found = file.stat()
         assert (found.st_uid, found.st_gid) == (10_001, 10_002), file

@@ -157,7 +157,7 @@ def test_notice_much_shorter_than_documented(
     service.verdict().check()
 
 
-def test_what_ended_unseen_is_presumed_to_be_finished(
+def test_an_event_that_ended_unseen_is_presumed_to_be_finished(
     face: ClientVariant, service: Service, web: Group
 ) -> None:
     web[0].restart()

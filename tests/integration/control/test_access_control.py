@@ -168,7 +168,7 @@ def routes(service: Service) -> dict[str, HTTPRouteHandler]:
     }
 
 
-def test_what_every_call_needs_is_decided(service: Service) -> None:
+def test_every_operation_has_a_required_role(service: Service) -> None:
     """A new call fails this until somebody has thought about it."""
     found = {
         name: (authorization.role_for(handler), operation_of(handler).respects_limits)
@@ -315,7 +315,7 @@ def wrong(made: CreatedToken) -> list[str]:
     ]
 
 
-def test_no_other_way_of_saying_it_lets_anybody_in(
+def test_a_token_in_any_other_form_is_refused(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(token_attempts, "MAX_FAILED", 1_000)
@@ -339,7 +339,7 @@ def test_two_tokens_at_once_are_none(service: Service) -> None:
     connection.close()
 
 
-def test_whoever_keeps_trying_has_to_wait_and_is_told_of(
+def test_repeated_wrong_tokens_are_throttled_and_logged(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = token(service, "alice", Role.ADMIN)
@@ -370,7 +370,7 @@ def test_whoever_keeps_trying_has_to_wait_and_is_told_of(
 @pytest.mark.parametrize(
     "page", ["/", "/docs", "/schema/openapi.json", "/healthz", "/readyz", "/leaderz"]
 )
-def test_what_is_open_to_all_is_open_to_a_wrong_token_as_well(service: Service, page: str) -> None:
+def test_open_operations_are_open_with_a_wrong_token_too(service: Service, page: str) -> None:
     token(service, "alice", Role.ADMIN)
     stale = Api(service.control_url, f"fw_00000000_{'x' * 43}")
     for _ in range(token_attempts.MAX_FAILED + 1):

@@ -22,7 +22,7 @@ def service() -> Iterator[Service]:
         yield service
 
 
-def typed(service: Service, *words: str) -> Result:
+def run(service: Service, *words: str) -> Result:
     return CliRunner().invoke(app, [*words, "--url", service.control_url])
 
 
@@ -54,7 +54,7 @@ def test_all_refusals_are_named_and_nothing_is_done(service: Service) -> None:
     assert details["/machines/1"].startswith("machines[1]: web_0: ")
     assert "machine 'wep_1'" in details["/machines/2"]
     assert service._session.node.store.seq == before
-    result = typed(service, "machine", "evict", *machines, "--yes")
+    result = run(service, "machine", "evict", *machines, "--yes")
     assert result.exit_code == 1
     assert len(result.stderr.splitlines()) == 4
 
@@ -71,11 +71,11 @@ def test_limits_count_the_machines_before_in_the_same_batch(service: Service) ->
 
 
 def test_a_command_takes_one_machine_or_several(service: Service) -> None:
-    one = typed(service, "machine", "restart", "web_0")
+    one = run(service, "machine", "restart", "web_0")
     assert (one.exit_code, "machines     web_0" in one.stdout) == (0, True)
-    several = typed(service, "machine", "restart", *WEB)
+    several = run(service, "machine", "restart", *WEB)
     assert several.exit_code == 0, several.output
     assert [name for name in WEB if name in several.stdout] == WEB
-    twice = typed(service, "machine", "restart", "web_0", "web_0")
+    twice = run(service, "machine", "restart", "web_0", "web_0")
     assert twice.exit_code == 1
     assert "machines has 'web_0' twice" in twice.stderr

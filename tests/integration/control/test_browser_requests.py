@@ -47,7 +47,7 @@ def changed(service: Service) -> int:
     "host",
     ["localhost", "LOCALHOST", "127.0.0.1", "127.9.9.9", "[::1]", NAME, NAME.upper(), f"{NAME}."],
 )
-def test_it_is_asked_under_its_own_names(api: Api, host: str) -> None:
+def test_requests_for_its_own_host_names_are_answered(api: Api, host: str) -> None:
     for said in (host, f"{host}:{port(api)}", f"{host}:1"):
         assert api.get("/v1/status", Host=said).status == 200
 
@@ -149,7 +149,9 @@ def test_a_link_from_elsewhere_leads_to_what_is_open(api: Api) -> None:
         "",
     ],
 )
-def test_what_a_form_can_send_changes_nothing(service: Service, api: Api, kind: str) -> None:
+def test_a_request_that_a_form_can_send_changes_nothing(
+    service: Service, api: Api, kind: str
+) -> None:
     """Without a token, a form is all that it would take."""
     before = changed(service)
     body = b'{"type":"Reboot","machines":["web_0"]}'
@@ -160,7 +162,7 @@ def test_what_a_form_can_send_changes_nothing(service: Service, api: Api, kind: 
     assert changed(service) == before
 
 
-def test_a_body_that_does_not_say_what_it_is_is_not_read(service: Service, api: Api) -> None:
+def test_a_body_without_a_content_type_is_not_read(service: Service, api: Api) -> None:
     """A page can send one without a type."""
     before = changed(service)
     body = '{"type":"Reboot","machines":["web_0"]}'
@@ -177,7 +179,7 @@ def test_a_body_that_does_not_say_what_it_is_is_not_read(service: Service, api: 
 @pytest.mark.parametrize(
     "kind", ["application/json", "application/json; charset=utf-8", "Application/JSON"]
 )
-def test_what_programs_send_is_read(api: Api, kind: str) -> None:
+def test_bodies_as_programs_send_them_are_read(api: Api, kind: str) -> None:
     body = b'{"type":"Reboot","groups":["web"]}'
     assert api.call("POST", "/v1/rollouts/plan", body, {"Content-Type": kind}).status == 200
 

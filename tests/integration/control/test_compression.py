@@ -47,11 +47,13 @@ def test_a_list_is_a_fraction_as_long_and_the_same(
 
 
 @pytest.mark.parametrize("accepted", ["identity", "br", "*", "gzip;q=0", "gzip; q=0.0"])
-def test_whoever_does_not_accept_it_does_not_get_it(service: Service, accepted: str) -> None:
+def test_answers_are_not_compressed_for_callers_that_do_not_accept_it(
+    service: Service, accepted: str
+) -> None:
     assert encoding(ask(service, "GET", "/v1/machines", accept_encoding=accepted)) == ""
 
 
-def test_what_is_short_stays_as_it_is(service: Service) -> None:
+def test_short_answers_are_not_compressed(service: Service) -> None:
     answer = ask(service, "GET", "/v1/clock", accept_encoding="gzip")
     assert (encoding(answer), answer.headers["vary"]) == ("", "Accept-Encoding")
     assert answer.body["virtual"] is True

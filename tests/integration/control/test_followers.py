@@ -68,7 +68,9 @@ def follower(nodes: ControlNodes, leader: Node, arm: ArmListener) -> Node:
     return nodes.start_follower("c2", arm=arm)
 
 
-def test_every_change_is_refused_with_who_decides(leader: Node, follower: Node) -> None:
+def test_every_change_is_refused_with_the_address_of_the_leader(
+    leader: Node, follower: Node
+) -> None:
     assert len(CHANGES) > 40
     assert leader.store.leadership is not None
     known = leader.store.leadership.leader()
@@ -82,7 +84,7 @@ def test_every_change_is_refused_with_who_decides(leader: Node, follower: Node) 
     assert leader.store.seq == before
 
 
-def test_who_asks_what_it_may_do_is_referred_to_who_decides(leader: Node, follower: Node) -> None:
+def test_a_follower_refers_a_session_to_the_leader(leader: Node, follower: Node) -> None:
     here, there = (ask(n.control_url, "GET", "/v1/session").json() for n in (follower, leader))
     assert (here["decides"], here["operations"]) == (False, [])
     assert (
@@ -132,7 +134,9 @@ def test_a_follower_logs_refused_changes_as_information(follower: Node) -> None:
     assert [(line["log_level"], line["request_id"]) for line in calls] == [("info", ids[1])]
 
 
-def test_what_is_read_is_what_the_leader_has_committed(leader: Node, follower: Node) -> None:
+def test_reads_at_a_follower_show_what_the_leader_has_committed(
+    leader: Node, follower: Node
+) -> None:
     created = ask(leader.control_url, "POST", "/v1/events", REBOOT)
     event, commit = created.json()["id"], int(created.headers["forewarn-commit"])
     until(lambda: follower.store.seq >= commit)
@@ -205,11 +209,11 @@ def test_a_missing_standby_and_nodes_with_different_settings_give_warnings(
         monkeypatch.undo()
         late = nodes.start_follower("c4", replicated="managed")
         until(lambda: warned_of(late) == {"version", "lease"})
-        shown = typed("control", "list", late.control_url)
+        shown = run("control", "list", late.control_url)
         assert re.search("note: .* settings of lease", shown.stderr)
         assert re.search("note: .* different versions", shown.stderr)
         assert re.search(r"0\.0\.1 +5s", shown.stdout)
-        assert "different versions" in typed("status", late.control_url, code=1).stdout
+        assert "different versions" in run("status", late.control_url, code=1).stdout
         response = ask(late.control_url, "GET", "/readyz")
         assert (response.status, response.json()["status"]) == (200, "ok")
         measured = metrics(late.control_url)
@@ -226,7 +230,7 @@ def warned_of(node: Node) -> set[str]:
     return set(ask(node.control_url, "GET", "/readyz").json()["warnings"])
 
 
-def typed(*words: str, code: int = 0) -> Result:
+def run(*words: str, code: int = 0) -> Result:
     *command, url = words
     result = CliRunner().invoke(app, [*command, "--url", url])
     assert result.exit_code == code, result.output
@@ -271,7 +275,7 @@ def test_a_command_with_several_urls_finds_the_node_that_decides(
     assert client.url == leader.control_url
 
 
-def test_metrics_say_who_decides(leader: Node, follower: Node) -> None:
+def test_metrics_show_which_node_leads(leader: Node, follower: Node) -> None:
     here, there = metrics(follower.control_url), metrics(leader.control_url)
     assert (here["forewarn_leads"], there["forewarn_leads"]) == (0, 1)
     assert (here["forewarn_term"], there["forewarn_term"]) == (0, 1)

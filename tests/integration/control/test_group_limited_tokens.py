@@ -209,7 +209,7 @@ def test_no_call_shows_or_changes_what_is_outside_of_the_limit(
         "/v1/history/export?machine=amber_0",
     ],
 )
-def test_no_filter_tells_of_what_is_outside(scene: Scene, target: str) -> None:
+def test_no_filter_reveals_what_is_outside_of_the_limit(scene: Scene, target: str) -> None:
     api = api_with_token(scene.service, f"f{abs(hash(target))}", Role.VIEWER, groups=("web",))
     answer = api.get(target)
     assert answer.status == 403
@@ -232,7 +232,7 @@ def test_events_of_others_are_not_found_by_their_id_either(scene: Scene) -> None
 
 
 @pytest.mark.parametrize("header", ["If-Match", "If-None-Match", "Idempotency-Key"])
-def test_conditions_and_keys_tell_nothing_either(scene: Scene, header: str) -> None:
+def test_conditions_and_keys_reveal_nothing_outside_of_the_limit(scene: Scene, header: str) -> None:
     api = api_with_token(scene.service, f"h-{header}", Role.OPERATOR, groups=("web",))
     for exists in (True, False):
         for path in ("/v1/machines/{name}/restart", "/v1/groups/{name}/disable"):
@@ -246,7 +246,7 @@ def test_conditions_and_keys_tell_nothing_either(scene: Scene, header: str) -> N
         assert answer.status == 403
 
 
-def test_what_is_inside_can_be_seen_and_moved(scene: Scene) -> None:
+def test_everything_inside_of_the_limit_can_be_read_and_changed(scene: Scene) -> None:
     api = api_with_token(scene.service, "owner", Role.OPERATOR, groups=("web",))
     assert [one["name"] for one in api.get("/v1/groups").json()] == ["web"]
     assert [m["name"] for m in api.get("/v1/machines").json()] == ["web_0", "web_1", "web_2"]
@@ -274,7 +274,9 @@ def test_what_is_inside_can_be_seen_and_moved(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("role", [Role.TENANT, Role.OPERATOR])
-def test_what_is_the_platforms_is_neither_raised_nor_cancelled(scene: Scene, role: Role) -> None:
+def test_platform_events_are_not_raised_or_cancelled_with_a_limited_token(
+    scene: Scene, role: Role
+) -> None:
     """All of it is about the group that the token is limited to."""
     api = api_with_token(scene.service, f"of-web-{role.value}", role, groups=("web",))
     events = [
@@ -360,7 +362,7 @@ def test_a_tenant_sees_no_more_of_a_host_than_its_name(scene: Scene) -> None:
     assert all(answer.status == 200 for answer in everything)
 
 
-def test_what_is_shared_on_a_host_is_not_shown(scene: Scene) -> None:
+def test_machines_of_other_groups_on_a_shared_host_are_not_shown(scene: Scene) -> None:
     api = api_with_token(scene.service, "half", Role.OPERATOR, groups=("web",))
     shown = api.get("/v1/hosts/shared")
     assert (shown.status, shown.json()["machines"]) == (200, ["web_2"])
@@ -382,7 +384,7 @@ def test_a_part_of_joint_maintenance_is_shown_without_the_other_groups(scene: Sc
     assert "amber" in scene.admin.get(f"/v1/events/{event['id']}/explain").json()["message"]
 
 
-def test_the_feed_tells_of_ones_own_groups_only(scene: Scene) -> None:
+def test_the_feed_contains_only_groups_inside_of_the_limit(scene: Scene) -> None:
     api = api_with_token(scene.service, "follower", Role.OPERATOR, groups=("web",))
     after = api.get("/v1/changes").json()["next"]
     scene.admin.post("/v1/events", {"type": "Freeze", "machines": ["amber_1"]})
@@ -433,7 +435,7 @@ def test_a_scale_sets_name_leads_to_no_suggestion_of_others(
         assert len(api.post("/v1/groups/fleet/scale-in", {"to": 0}).json()["events"]) == 2
 
 
-def test_nobody_is_told_when_something_of_others_is_due(scene: Scene) -> None:
+def test_when_events_of_other_groups_are_due_is_not_shown(scene: Scene) -> None:
     api = api_with_token(scene.service, "hurried", Role.VIEWER, groups=("web",))
     assert scene.admin.get("/v1/clock").json()["next_due"] is not None
     assert api.get("/v1/clock").json()["next_due"] is None
@@ -461,7 +463,7 @@ class _Forgets(MemoryStore):
         ("/v1/groups/web/disable", None),
     ],
 )
-def test_what_left_the_limit_is_not_told_again_under_a_key(
+def test_an_answer_about_a_machine_that_left_the_limit_is_not_repeated(
     kept: bool, target: str, body: object
 ) -> None:
     store = _Forgets()

@@ -104,7 +104,7 @@ def put(service: Service, *puts: Any) -> None:
     service._session.settle()
 
 
-def typed(service: Service, *words: str) -> Result:
+def run(service: Service, *words: str) -> Result:
     return CliRunner().invoke(app, ["history", *words, "--url", service.control_url])
 
 
@@ -290,7 +290,7 @@ def test_a_first_sight_that_could_not_be_saved_is_saved_later(service: Service) 
     assert (first.by, first.at) == ("web_0", START)
 
 
-def test_all_but_first_sights_can_be_written_anew_from_the_commits(service: Service) -> None:
+def test_all_records_but_first_sights_can_be_rebuilt_from_the_commits(service: Service) -> None:
     a_life(service)
     service._session.run(service._session.node.hosts.fail("rack-1", "test"))
     service.clock.advance("1h")
@@ -324,7 +324,7 @@ def test_a_guest_that_approved_finds_it_in_its_own_history(service: Service) -> 
 
 def test_the_command_shows_a_table_the_newest_last(service: Service) -> None:
     event = a_life(service)
-    shown = typed(service, "--machine", "web_0", "--limit", "3")
+    shown = run(service, "--machine", "web_0", "--limit", "3")
     assert shown.exit_code == 0
     head, *rows = shown.stdout.splitlines()
     assert head.split() == ["TIME", "WHAT", "BY", "ABOUT", "EVENT", "NOTE"]
@@ -337,16 +337,16 @@ def test_the_command_shows_a_table_the_newest_last(service: Service) -> None:
 def test_the_command_filters_by_everything_and_writes_json_lines(stored: Service) -> None:
     service = stored
     event = a_life(service)
-    by_event = lines(typed(service, "--event", event.id[:8].lower(), "--json"))
+    by_event = lines(run(service, "--event", event.id[:8].lower(), "--json"))
     assert [r["what"] for r in by_event][:3] == ["raised", "seen", "approved"]
     assert by_event[0]["machines"] == ["web_0"]
     assert by_event[0]["at"] == "2027-01-15T08:00:00Z"
-    assert [r["what"] for r in lines(typed(service, "--host", "rack-1", "--json"))] == [
+    assert [r["what"] for r in lines(run(service, "--host", "rack-1", "--json"))] == [
         "host-added",
         "machine-added",
         "machine-added",
     ]
-    recent = lines(typed(service, "--group", "web", "--since", "20m", "--json"))
+    recent = lines(run(service, "--group", "web", "--since", "20m", "--json"))
     assert [r["what"] for r in recent] == [
         "approved",
         "started",
@@ -354,9 +354,9 @@ def test_the_command_filters_by_everything_and_writes_json_lines(stored: Service
         "attempted",
         "finished",
     ]
-    until = lines(typed(service, "--until", "2027-01-15T08:00:01Z", "--what", "raised", "--json"))
+    until = lines(run(service, "--until", "2027-01-15T08:00:01Z", "--what", "raised", "--json"))
     assert [r["event"] for r in until] == [event.id]
-    some = lines(typed(service, "--what", "started,finished", "--json", "--limit", "1"))
+    some = lines(run(service, "--what", "started,finished", "--json", "--limit", "1"))
     assert [r["what"] for r in some] == ["finished"]
 
 
@@ -365,13 +365,13 @@ def test_a_name_that_is_gone_still_has_its_history_and_one_that_never_was_is_ref
 ) -> None:
     group = service._session.node.store.groups["jump"]
     submit(service, "jump", c.Define(kind=group.kind, machines=()))
-    assert lines(typed(service, "--machine", "jump", "--json"))[-1]["what"] == "machine-removed"
-    never = typed(service, "--machine", "web_00")
+    assert lines(run(service, "--machine", "jump", "--json"))[-1]["what"] == "machine-removed"
+    never = run(service, "--machine", "web_00")
     assert never.exit_code == 1
     assert "machine 'web_00'" in never.stderr
-    assert "'rack-1'" in typed(service, "--host", "rack1", "--json").stderr
-    assert "no group 'wbe'" in typed(service, "--group", "wbe").stderr
-    quiet = typed(service, "--machine", "web_1", "--what", "approved")
+    assert "'rack-1'" in run(service, "--host", "rack1", "--json").stderr
+    assert "no group 'wbe'" in run(service, "--group", "wbe").stderr
+    quiet = run(service, "--machine", "web_1", "--what", "approved")
     assert (quiet.exit_code, len(quiet.stdout.splitlines())) == (0, 1)  # that there is nothing
 
 
@@ -387,7 +387,7 @@ def test_a_name_that_is_gone_still_has_its_history_and_one_that_never_was_is_ref
 def test_an_invalid_filter_is_refused_with_one_line(
     service: Service, words: tuple[str, ...], reason: str
 ) -> None:
-    result = typed(service, *words)
+    result = run(service, *words)
     assert result.exit_code == 1
     assert reason in result.stderr
     assert len(result.stderr.splitlines()) == 1
@@ -396,8 +396,8 @@ def test_an_invalid_filter_is_refused_with_one_line(
 def test_an_ambiguous_id_is_refused_with_the_ids_it_could_be(service: Service) -> None:
     for id in ("AAA1", "AAA2"):
         submit(service, "jump", c.Fail(id=id, type=EventType.REBOOT, machines=("jump",), by="x"))
-    assert "AAA1, AAA2" in typed(service, "--event", "AAA").stderr
-    assert typed(service, "--event", "AAA1").exit_code == 0
+    assert "AAA1, AAA2" in run(service, "--event", "AAA").stderr
+    assert run(service, "--event", "AAA1").exit_code == 0
 
 
 def test_each_page_continues_where_the_previous_one_ended(service: Service) -> None:
@@ -423,13 +423,13 @@ def test_each_page_continues_where_the_previous_one_ended(service: Service) -> N
 def test_an_export_writes_all_that_matches_into_a_file(service: Service, tmp_path: Path) -> None:
     a_life(service)
     file = tmp_path / "history.jsonl"
-    result = typed(service, "--export", str(file))
+    result = run(service, "--export", str(file))
     assert result.exit_code == 0
     exported = [json.loads(line) for line in file.read_text().splitlines()]
     assert [r["seq"] for r in exported] == [r.seq for r in records(service)]
     assert result.stderr == f"{len(exported)} records in {file}\n"
-    assert lines(typed(service, "--json")) == exported
-    refused = typed(service, "--export", str(tmp_path / "nowhere" / "file"))
+    assert lines(run(service, "--json")) == exported
+    refused = run(service, "--export", str(tmp_path / "nowhere" / "file"))
     assert refused.exit_code == 1
     assert "No such file" in refused.stderr
 
@@ -443,15 +443,15 @@ def test_an_export_writes_into_a_pipe_and_through_a_link_without_replacing_them(
     link.symlink_to(file)
     reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        assert typed(service, "--export", str(pipe), "--limit", "1").exit_code == 2
-        assert typed(service, "--export", str(pipe), "--what", "raised").exit_code == 0
+        assert run(service, "--export", str(pipe), "--limit", "1").exit_code == 2
+        assert run(service, "--export", str(pipe), "--what", "raised").exit_code == 0
         (piped,) = os.read(reading, 65_536).splitlines()
     finally:
         os.close(reading)
     assert pipe.is_fifo()
     assert json.loads(piped)["what"] == "raised"
     for _ in range(2):  # where it leads to nothing yet, and where it does
-        assert typed(service, "--export", str(link)).exit_code == 0
+        assert run(service, "--export", str(link)).exit_code == 0
         assert link.is_symlink()
         assert not file.is_symlink()
         assert len(file.read_text().splitlines()) == len(records(service))
@@ -480,14 +480,14 @@ def test_following_by_number_misses_nothing(service: Service) -> None:
     assert late == seen.seq
     assert [*followed, late] == sorted(record.seq for record in records(service))
     assert follow(late) == []
-    typed_lines = lines(typed(service, "--json", "--after-seq", str(followed[2])))
+    typed_lines = lines(run(service, "--json", "--after-seq", str(followed[2])))
     assert [record["seq"] for record in typed_lines] == [*followed[3:], late]
-    first = lines(typed(service, "--json", "--after-seq", "0", "--limit", "2"))
+    first = lines(run(service, "--json", "--after-seq", "0", "--limit", "2"))
     assert [record["seq"] for record in first] == followed[:2]
-    of_jump = lines(typed(service, "--json", "--after-seq", "0", "--group", "jump"))
+    of_jump = lines(run(service, "--json", "--after-seq", "0", "--group", "jump"))
     assert {record["group"] for record in of_jump} == {"jump"}
-    assert "seen" in typed(service, "--after-seq", str(followed[-1])).stdout
-    assert typed(service, "--export", "x", "--after-seq", "1").exit_code == 2
+    assert "seen" in run(service, "--after-seq", str(followed[-1])).stdout
+    assert run(service, "--export", "x", "--after-seq", "1").exit_code == 2
     with pytest.raises(ControlError, match="after_seq"):
         client.history({"after_seq": "1", "oldest_first": "true"})
 
@@ -505,7 +505,7 @@ def test_each_page_by_number_continues_where_the_previous_one_ended(service: Ser
     assert found == whole
 
 
-def test_a_group_that_listens_anew_is_seen_anew(service: Service) -> None:
+def test_a_group_that_is_enabled_again_has_new_first_sights(service: Service) -> None:
     """Its documents are counted from 1 again: the number alone says nothing."""
     service.get("web_0")
     submit(service, "web", c.Disable(by="test"))
@@ -596,7 +596,7 @@ def test_an_export_that_breaks_off_is_no_export(
 
     monkeypatch.setattr(service._session.node.store, "history", broken)
     file = tmp_path / "history.jsonl"
-    result = typed(service, "--export", str(file))
+    result = run(service, "--export", str(file))
     assert result.exit_code == 1
     assert "broke off" in result.stderr
     assert list(tmp_path.glob("*history*")) == []
@@ -621,7 +621,7 @@ def test_a_service_that_is_restarted_often_forgets_what_is_too_old_at_its_start(
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_what_is_older_than_the_history_is_kept_is_forgotten(tmp_path: Path, durable: bool) -> None:
+def test_records_older_than_the_limit_are_pruned(tmp_path: Path, durable: bool) -> None:
     state = tmp_path / "state.db" if durable else None
     with Service(FLEET, state=state) as service:
         old = a_life(service)

@@ -183,7 +183,7 @@ def test_no_call_that_changes_something_is_left_out(alice: Api) -> None:
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_it_is_on_record_who_did_it(alice: Api, call: str) -> None:
+def test_every_change_is_recorded_with_its_actor(alice: Api, call: str) -> None:
     before, body = CALLS[call]
     method, path = call.split(" ")
     name = before(alice)
@@ -199,7 +199,7 @@ def test_it_is_on_record_who_did_it(alice: Api, call: str) -> None:
     assert "operator" not in who
 
 
-def test_without_tokens_it_is_the_operator() -> None:
+def test_without_tokens_the_actor_is_the_operator() -> None:
     with Service(FLEET, sockets=True) as service:
         api = Api(service.control_url)
         event(api)

@@ -165,7 +165,7 @@ def test_the_same_request_again_does_nothing_more_and_is_answered_the_same(
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_an_answer_that_was_never_given_is_made_from_what_was_done(call: str) -> None:
+def test_a_lost_answer_is_made_again_from_the_commit(call: str) -> None:
     prepare, path, body = CALLS[call]
     disk = Disk()
     with Service(SAMPLE, sockets=True, store=_Dying(disk)) as service:
@@ -306,7 +306,7 @@ def test_a_key_that_is_none_is_refused(service: Service, key: str) -> None:
         ("GET", "/v1/machines", None, "it changes nothing"),
     ],
 )
-def test_where_a_key_would_do_nothing_it_is_refused(
+def test_a_key_is_refused_where_it_would_have_no_effect(
     service: Service, method: str, path: str, body: object, why: str
 ) -> None:
     told = ask(service, method, path, body, idempotency_key="k")
@@ -314,7 +314,7 @@ def test_where_a_key_would_do_nothing_it_is_refused(
     assert why in told.body["detail"]
 
 
-def test_keys_are_the_affair_of_whoever_uses_them(service: Service) -> None:
+def test_keys_of_different_callers_are_independent(service: Service) -> None:
     made = [
         ask(service, "POST", "/v1/tokens", {"name": "alice", "role": "admin"}).body,
     ]
@@ -391,7 +391,9 @@ groups:
 
 @pytest.mark.parametrize("verb", ["approve", "cancel"])
 @pytest.mark.parametrize("which", [0, 1])
-def test_of_events_that_go_together_it_is_the_one_that_was_named(verb: str, which: int) -> None:
+def test_a_repeated_request_returns_the_named_event_of_a_joint_maintenance(
+    verb: str, which: int
+) -> None:
     disk = Disk()
     with Service(JOINT, sockets=True, store=_Dying(disk)) as service:
         made = ask(service, "POST", "/v1/hosts/shared/maintain", {"mode": "Reboot"}).body["events"]
@@ -411,7 +413,7 @@ class _Full(MemoryStore):
         raise StoreFailed("the disk is full")
 
 
-def test_an_answer_that_cannot_be_kept_is_given_all_the_same() -> None:
+def test_an_answer_that_cannot_be_stored_is_sent_nevertheless() -> None:
     with Service(SAMPLE, sockets=True, store=_Full()) as service:
         first = ask(service, "POST", "/v1/events", SCHEDULE, idempotency_key="k")
         again = ask(service, "POST", "/v1/events", SCHEDULE, idempotency_key="k")
@@ -420,7 +422,7 @@ def test_an_answer_that_cannot_be_kept_is_given_all_the_same() -> None:
         assert len(ask(service, "GET", "/v1/events").body) == 1
 
 
-def test_a_command_waits_for_what_is_under_way_from_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repeated_command_waits_for_the_first_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection breaks while the service is still at it: asking again is told so."""
     monkeypatch.setattr(client, "UNDER_WAY_PAUSE", 0.01)
     store = _Slow()

@@ -85,7 +85,7 @@ def test_what_is_shown_can_be_sent_back_and_changes_nothing(service: Service, pa
     assert done(service, "GET", path) == shown
 
 
-def test_a_machine_that_has_moved_is_where_the_request_says(service: Service) -> None:
+def test_a_request_may_put_a_moved_machine_on_another_host(service: Service) -> None:
     """What GET shows is where it is, so that sending it back says the same to everybody."""
     service.redeploy("db-0").until_started(approve=True).until_over()
     shown = machine(service, "db-0")
@@ -185,7 +185,7 @@ def test_a_machine_with_an_event_keeps_its_update_domain(service: Service) -> No
     assert machine(service, "db-1")["update_domain"] == 4
 
 
-def test_a_change_of_something_else_says_nothing_about_the_host(service: Service) -> None:
+def test_a_change_of_another_field_leaves_the_host_alone(service: Service) -> None:
     service.redeploy("db-0").until_started(approve=True).until_over()
     done(service, "PATCH", "/v1/machines/db-0", {"spot": True})
     shown = machine(service, "db-0")

@@ -83,7 +83,7 @@ def test_the_life_of_an_event_in_numbers(service: Service) -> None:
     assert found["forewarn_driver_seconds_count"] >= 2
 
 
-def test_approvals_are_told_apart_by_who_gave_them(service: Service) -> None:
+def test_approvals_are_counted_by_who_gave_them(service: Service) -> None:
     client = ControlClient(service.control_url)
     service.get("web_0")
     client.on_event("approve", service.schedule("Reboot", "web_0").id)
@@ -94,7 +94,7 @@ def test_approvals_are_told_apart_by_who_gave_them(service: Service) -> None:
     assert found['forewarn_approvals_total{by="guest"}'] == 0
 
 
-def test_polls_and_refusals_are_counted_by_what_they_got(service: Service) -> None:
+def test_polls_and_refusals_are_counted_by_status(service: Service) -> None:
     service.get("web_0")
     assert service.get("web_0", headers={"Metadata": "no"}).status == 400
     found = now(service)
@@ -231,7 +231,7 @@ class Watched(tuple[Machine, ...]):
         return super().__iter__()
 
 
-def test_faults_are_counted_by_what_has_become_of_them(service: Service) -> None:
+def test_faults_are_counted_by_state(service: Service) -> None:
     service.faults.add("gone", machine="web_0", times=2)
     service.faults.add("error", machine="sql-0", starts_in="1h")
     service.get("web_0")

@@ -174,7 +174,7 @@ def test_changes_during_a_failure_are_one_mail_that_keeps_its_id(
     assert "Reboot of db-1" in rest.get_content()
 
 
-def test_mail_that_cannot_be_delivered_says_why_without_secrets(
+def test_mail_that_cannot_be_delivered_gives_an_error_without_secrets(
     tmp_path: Path, server: MailServer
 ) -> None:
     (tmp_path / "other").mkdir()

@@ -83,7 +83,7 @@ def _property(document: Any, shape: str, name: str) -> Any:
     return next((one for one in found.get("anyOf", ()) if one.get("type") != "null"), found)
 
 
-def test_what_the_document_says_of_names_and_bounds_is_what_is_decided_by(document: Any) -> None:
+def test_names_and_bounds_in_the_document_are_those_of_the_code(document: Any) -> None:
     for shape, name, enum in (
         ("Event", "type", EventType),
         ("Event", "status", Status),
@@ -235,7 +235,7 @@ def test_only_authenticated_callers_learn_that_the_clock_is_virtual(service: Ser
 
 
 @pytest.mark.parametrize("path", ["/docs", "/schema/openapi.json"])
-def test_strangers_are_given_what_was_made_once(
+def test_the_document_for_anonymous_callers_is_made_once(
     service: Service, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     first = ask(service, "GET", path)

@@ -89,7 +89,7 @@ def test_an_event_that_is_due_and_does_not_start_is_held(service: Service) -> No
     assert table(rows(service, "by=host"))["h1"][0] == StateCounts(held=1)
 
 
-def test_rows_are_selected_by_label_and_say_what_is_known_of_a_host(service: Service) -> None:
+def test_rows_are_selected_by_label_and_show_the_state_of_hosts(service: Service) -> None:
     assert list(rows(service, "")) == ["h1", "h2", "h10"]
     assert list(rows(service, "label=rack%3Dr1")) == ["h1", "h10"]
     assert list(rows(service, "by=group&label=tier")) == ["sql-9", "web"]

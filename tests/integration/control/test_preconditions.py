@@ -62,7 +62,7 @@ def tag(service: Service, path: str) -> str:
 
 
 @pytest.mark.parametrize("thing", THINGS)
-def test_whoever_has_it_already_is_spared_it(service: Service, thing: str) -> None:
+def test_a_resource_that_the_caller_has_is_not_sent_again(service: Service, thing: str) -> None:
     path = THINGS[thing](service)
     first = ask(service, "GET", path)
     etag = first.headers["etag"]
@@ -190,7 +190,7 @@ def test_the_tag_is_compared_inside_the_transaction(
     assert ask(service, "GET", "/v1/groups/web").body["user_event_limit"] == 7
 
 
-def test_a_call_with_nothing_to_commit_is_refused_all_the_same(service: Service) -> None:
+def test_a_call_with_nothing_to_commit_is_refused_with_a_stale_tag_too(service: Service) -> None:
     path, body = "/v1/groups/web/scale-in", {"to": 2}
     etag = tag(service, "/v1/groups/web")
     assert ask(service, "POST", path, body, if_match=etag).status == 200

@@ -54,7 +54,7 @@ def is_problem(told: ApiResponse, kind: str) -> dict[str, object]:
         ("POST", "/v1/machines/web_0/evict", b"", "conflict"),
     ],
 )
-def test_what_is_refused_says_of_which_kind_it_is(
+def test_every_refusal_has_a_kind(
     service: Service, method: str, target: str, raw: bytes, kind: str
 ) -> None:
     told = ask(service, method, target, raw=raw)
@@ -79,7 +79,7 @@ def test_the_methods_that_there_are_are_named(service: Service) -> None:
     assert set(told.headers["allow"].split(", ")) == {"GET", "POST", "OPTIONS"}
 
 
-def test_programs_are_told_what_may_have_been_meant_and_where(service: Service) -> None:
+def test_problems_have_suggestions_and_pointers(service: Service) -> None:
     told = ask(service, "GET", "/v1/machines/web_00")
     assert told.body["did_you_mean"] == "web_0"
     told = ask(service, "GET", "/v1/machines?labels=x")
@@ -106,7 +106,7 @@ def test_a_body_is_taken_at_its_word(service: Service, field: str, value: object
     assert ask(service, "GET", "/v1/events").body == []
 
 
-def test_a_fault_of_ours_is_one_and_tells_nothing(
+def test_a_failure_of_the_service_reveals_nothing(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -118,7 +118,7 @@ def test_a_fault_of_ours_is_one_and_tells_nothing(
     assert b"secret" not in told.raw
 
 
-def test_what_could_not_be_stored_did_not_happen(
+def test_a_change_that_could_not_be_stored_did_not_happen(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def failing(*_: object) -> None:
@@ -131,7 +131,7 @@ def test_what_could_not_be_stored_did_not_happen(
     assert ask(service, "POST", "/v1/machines/web_0/restart", idempotency_key="k").status == 200
 
 
-def test_what_is_no_http_is_refused_in_the_same_way(service: Service) -> None:
+def test_data_that_is_no_http_is_refused_with_a_problem(service: Service) -> None:
     parts = urlsplit(service.control_url)
     with socket.create_connection((parts.hostname or "", parts.port or 0), 20) as raw:
         raw.sendall(b"nonsense\r\n\r\n")

@@ -107,7 +107,7 @@ def test_an_unknown_parameter_is_refused_by_every_call(
             assert "no parameter 'nonsense'" in refusal(told), (method, path)
 
 
-def test_every_body_refuses_keys_that_nobody_knows(
+def test_every_body_refuses_unknown_keys(
     service: Service, operations: list[tuple[str, str, dict[str, Any]]]
 ) -> None:
     """In the document, and so in what reads it: both are made of the same shapes."""
@@ -135,7 +135,7 @@ def test_every_body_refuses_keys_that_nobody_knows(
     assert "unknown field `x`" in refusal(told)
 
 
-def test_a_call_without_a_body_still_does_what_it_is_for(service: Service) -> None:
+def test_a_call_without_a_body_is_carried_out(service: Service) -> None:
     web_0 = "/v1/machines/web_0"
     ask(service, "POST", "/v1/groups/web/disable")
     assert ask(service, "POST", f"{web_0}/restart").status in (200, 201)
@@ -151,7 +151,7 @@ def test_a_call_without_a_body_still_does_what_it_is_for(service: Service) -> No
         ("/v1/machines/web_0/restart", "Transfer-Encoding: chunked"),
     ],
 )
-def test_a_caller_that_leaves_before_its_body_is_whole_is_no_fault_of_ours(
+def test_a_caller_that_leaves_before_its_body_is_complete_is_no_failure(
     service: Service, target: str, framing: str
 ) -> None:
     def counted() -> list[str]:

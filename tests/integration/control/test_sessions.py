@@ -61,7 +61,7 @@ def admin(service: Service) -> Api:
     return api_with_token(service, "alice", Role.ADMIN)
 
 
-def test_a_browser_that_has_logged_in_may_what_its_token_may(service: Service, admin: Api) -> None:
+def test_a_session_has_the_permissions_of_its_token(service: Service, admin: Api) -> None:
     browser = Browser(service, admin)
     assert "HttpOnly" in browser.set_cookie
     assert "SameSite=Strict" in browser.set_cookie
@@ -155,7 +155,7 @@ def test_a_cookie_is_no_token_and_no_other_cookie_is_one(service: Service, admin
     assert browser.logged_in
 
 
-def test_whoever_logs_out_or_whose_token_ends_is_out(service: Service, admin: Api) -> None:
+def test_a_session_ends_with_a_logout_or_its_token(service: Service, admin: Api) -> None:
     first, second = Browser(service, admin), Browser(service, admin)
     assert first.call("DELETE", "/v1/session").status == 200
     assert (first.logged_in, second.logged_in) == (False, True)
@@ -243,7 +243,7 @@ def test_a_session_outlives_the_service(tmp_path: Path) -> None:
         assert browser.logged_in
 
 
-def test_the_state_does_not_contain_what_the_cookie_says(tmp_path: Path) -> None:
+def test_the_state_does_not_contain_the_cookie(tmp_path: Path) -> None:
     state = tmp_path / "state.db"
     with Service(FLEET, sockets=True, state=state) as service:
         browser = Browser(service, api_with_token(service, "alice", Role.ADMIN))
@@ -252,7 +252,7 @@ def test_the_state_does_not_contain_what_the_cookie_says(tmp_path: Path) -> None
     assert not any(secret in file.read_bytes() for file in tmp_path.iterdir())
 
 
-def test_without_tokens_nobody_has_to_log_in(service: Service) -> None:
+def test_without_tokens_no_login_is_needed(service: Service) -> None:
     said = Api(service.control_url).get("/v1/session").json()
     assert (said["name"], said["needs_token"]) == ("operator", False)
     answer = Api(service.control_url).post("/v1/session")

@@ -151,7 +151,7 @@ def targets(api: Api) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.TENANT, Role.OPERATOR])
-def test_nothing_that_a_tenant_can_read_names_the_other(scene: Scene, role: Role) -> None:
+def test_no_answer_to_a_tenant_names_the_other_tenant(scene: Scene, role: Role) -> None:
     api = scene.limited[role]
     shown = {target: api.get(target) for target in targets(api)}
     readable = {target: answer for target, answer in shown.items() if answer.status == 200}
@@ -166,7 +166,7 @@ def test_nothing_that_a_tenant_can_read_names_the_other(scene: Scene, role: Role
     assert leaks == set()
 
 
-def test_the_feed_names_the_other_to_nobody_but_operators(scene: Scene) -> None:
+def test_the_feed_names_the_other_tenant_only_to_operators(scene: Scene) -> None:
     newest = scene.admin.get("/v1/changes").json()["next"]
     for api, found in ((scene.limited[Role.TENANT], False), (scene.admin, True)):
         connection = api.connection()
@@ -180,7 +180,7 @@ def test_the_feed_names_the_other_to_nobody_but_operators(scene: Scene) -> None:
         assert any(word in text for word in scene.words) is found
 
 
-def test_what_a_tenant_does_to_a_shared_host_names_the_other_to_nobody(scene: Scene) -> None:
+def test_changes_of_a_tenant_on_a_shared_host_do_not_name_the_other_tenant(scene: Scene) -> None:
     api = scene.limited[Role.TENANT]
     waiting = api.get("/v1/events?status=Scheduled&type=Freeze").json()
     [own] = (event["id"] for event in waiting if event["host"] == "shared")

@@ -43,14 +43,14 @@ def service() -> Iterator[Service]:
         yield service
 
 
-def typed(*words: str, service: Service | None = None) -> Result:
+def run(*words: str, service: Service | None = None) -> Result:
     where = ["--url", service.control_url] if service else []
     return CliRunner().invoke(app, ["verdict", *words, *where])
 
 
 def test_the_command_lists_what_was_wrong_and_ends_with_1(service: Service) -> None:
     id = live(service)
-    result = typed(service=service)
+    result = run(service=service)
     assert result.exit_code == 1, result.output
     lines = result.stdout.splitlines()
     assert re.findall(r"\d+", lines[0]) == ["1", "1", "2", "1"]
@@ -69,66 +69,66 @@ def test_allowed_rules_are_not_wrong_and_notes_count_only_with_strict(
 ) -> None:
     live(service)
     service.get("web_0", "2017-03-01")
-    assert typed("--allow", "missing-header", service=service).exit_code == 0
-    assert typed("--allow", "missing-header", "--strict", service=service).exit_code == 1
-    refused = typed("--allow", "mising-header", service=service)
+    assert run("--allow", "missing-header", service=service).exit_code == 0
+    assert run("--allow", "missing-header", "--strict", service=service).exit_code == 1
+    refused = run("--allow", "mising-header", service=service)
     assert refused.exit_code == 2
     assert "'missing-header'" in refused.output
 
 
 def test_it_can_be_narrowed_to_a_machine_and_an_event(service: Service) -> None:
     id = live(service)
-    assert typed("--machine", "web_1", service=service).exit_code == 0
-    found = json.loads(typed("--event", id[:8], "--json", service=service).stdout)
+    assert run("--machine", "web_1", service=service).exit_code == 0
+    found = json.loads(run("--event", id[:8], "--json", service=service).stdout)
     assert [one["machine"] for one in found["courses"]] == ["web_0", "web_1"]
     assert found["courses"][0]["approved_by"] == "web_1"
     assert [one["rule"] for one in found["complaints"]] == ["approved-for-others"]
-    refused = typed("--machine", "web_9", service=service)
+    refused = run("--machine", "web_9", service=service)
     assert refused.exit_code == 1
     assert refused.stderr.startswith("forewarn: no machine 'web_9'")
-    assert typed("--event", "FFFFFFFF", service=service).exit_code == 1
+    assert run("--event", "FFFFFFFF", service=service).exit_code == 1
 
 
 def test_junit_is_written_beside_what_is_printed(service: Service, tmp_path: Path) -> None:
     live(service)
     file = tmp_path / "verdict.xml"
-    assert typed("--junit", str(file), service=service).exit_code == 1
+    assert run("--junit", str(file), service=service).exit_code == 1
     (suite,) = ElementTree.parse(file).getroot()
     assert suite.get("failures") == "1"
-    nowhere = typed("--junit", str(tmp_path / "no" / "where.xml"), service=service)
+    nowhere = run("--junit", str(tmp_path / "no" / "where.xml"), service=service)
     assert nowhere.stderr.startswith("forewarn: ")
     assert "does not exist" in nowhere.stderr
 
 
 def test_observations_can_be_discarded(service: Service) -> None:
     live(service)
-    assert typed("--forget", service=service).exit_code == 0
-    found = typed(service=service)
+    assert run("--forget", service=service).exit_code == 0
+    found = run(service=service)
     assert found.exit_code == 0, found.output
     assert found.stdout.startswith("verdict: nothing wrong")
-    refused = typed("--forget", "--machine", "web_0", service=service)
+    refused = run("--forget", "--machine", "web_0", service=service)
     assert refused.exit_code == 2
 
 
 def test_rules_are_listed() -> None:
-    listed = typed("--rules").stdout
+    listed = run("--rules").stdout
     assert all(f"{name} " in listed for name in RULES)
-    assert set(json.loads(typed("--rules", "--json").stdout)) == set(RULES)
+    assert set(json.loads(run("--rules", "--json").stdout)) == set(RULES)
 
 
 def test_a_recording_is_judged_as_the_service_would_have_been(tmp_path: Path) -> None:
     path = tmp_path / "trace"
     with Service(SAMPLE, record=path) as service:
         live(service)
-        there = json.loads(typed("--json", service=service).stdout)
-    found = typed(str(path), "--json")
+        there = json.loads(run("--json", service=service).stdout)
+    found = run(str(path), "--json")
     assert found.exit_code == 1
     here = json.loads(found.stdout)
     assert here["courses"] == there["courses"]
     assert here["complaints"] == there["complaints"]
-    assert typed(str(path), "--machine", "web_1").exit_code == 0
+    assert run(str(path), "--machine", "web_1").exit_code == 0
     for words in (["--machine", "web_9"], ["--event", "FFFF"]):
-        refused = typed(str(path), *words)
+        refused = run(str(path), *words)
         assert refused.exit_code == 1
         assert words[1] in refused.stderr
 
@@ -140,7 +140,7 @@ def test_a_recording_is_judged_as_the_service_would_have_been(tmp_path: Path) ->
 def test_a_file_that_is_no_recording_is_refused(tmp_path: Path, text: bytes, reason: str) -> None:
     path = tmp_path / "trace"
     path.write_bytes(text)
-    refused = typed(str(path))
+    refused = run(str(path))
     assert refused.exit_code == 1
     assert reason in refused.stderr
 

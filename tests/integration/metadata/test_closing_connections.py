@@ -89,7 +89,9 @@ def test_an_answer_before_a_close_arrives_while_more_is_being_sent(guest: Guest,
         until_closed(guest.service)
 
 
-def test_so_does_the_refusal_of_one_connection_too_many(service: Service, guest: Guest) -> None:
+def test_the_refusal_of_one_connection_too_many_arrives_while_more_is_being_sent(
+    service: Service, guest: Guest
+) -> None:
     connections = service._session.node.endpoint.connections
     with contextlib.ExitStack() as stack:
         for _ in range(ROOM):
@@ -106,7 +108,7 @@ def test_so_does_the_refusal_of_one_connection_too_many(service: Service, guest:
         assert connections.total == ROOM
 
 
-def test_what_is_sent_after_an_answer_is_not_read_for_ever(guest: Guest) -> None:
+def test_data_after_the_last_answer_is_read_up_to_a_limit(guest: Guest) -> None:
     for data in (CHUNKED + CHUNKS, b"\0\r\n\r\n", ODD[:-2] + b"Connection: close\r\n\r\n"):
         with guest.line() as line:
             line.send(data)
@@ -179,7 +181,7 @@ OFFER = ("Connection: Upgrade", "Upgrade: h2c")
 
 
 @pytest.mark.parametrize("coding", ["identity", "gzip", "chunked, gzip", "x"])
-def test_an_offer_with_a_body_that_has_no_end_is_refused_and_not_told_of(
+def test_an_offer_with_a_body_that_has_no_end_is_refused_without_a_log_line(
     guest: Guest, coding: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = request("POST", events(NEWEST), METADATA, *OFFER, f"Transfer-Encoding: {coding}")
@@ -238,7 +240,7 @@ def test_a_guest_that_leaves_while_its_connection_is_closed_leaves_nothing_behin
 
 
 @pytest.mark.parametrize("data", [b"no HTTP\r\n\r\n", with_length("PUT")[:500]])
-def test_whoever_has_gone_before_its_refusal_is_closed_at_once_and_not_told_of(
+def test_a_caller_that_left_before_its_refusal_is_closed_at_once_without_a_log_line(
     service: Service, guest: Guest, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def send_and_go(line: RawConnection) -> None:  # while the service's loop stands still

@@ -132,13 +132,13 @@ def test_a_wait_without_a_known_tag_is_answered_at_once(
         assert {"date", "server", "x-ms-request-id", "etag"} <= set(said.names)
 
 
-def test_without_a_version_it_is_the_newest(groups: Groups) -> None:
+def test_a_wait_without_a_version_is_answered_with_the_newest(groups: Groups) -> None:
     guest = groups.enabled()[0]
     assert same(guest.say(wait_for()), guest.get(NEWEST))
 
 
 @pytest.mark.parametrize("version", ["2017-03-01", NEWEST])
-def test_whoever_knows_the_document_is_told_when_it_is_another(
+def test_a_wait_with_the_current_tag_is_answered_when_the_document_changes(
     groups: Groups, version: str
 ) -> None:
     group = groups.enabled()
@@ -199,7 +199,7 @@ def test_a_wait_ends_with_its_event(groups: Groups, service: Service) -> None:
         assert line.answer().json()["Events"] == []
 
 
-def test_only_the_group_that_changes_is_told(groups: Groups) -> None:
+def test_only_waits_of_the_group_that_changes_are_answered(groups: Groups) -> None:
     one, other = groups.enabled(), groups.enabled()
     with waits(one[0]) as waits_on, waits(other[0]) as is_told:
         an_event(other)
@@ -209,7 +209,9 @@ def test_only_the_group_that_changes_is_told(groups: Groups) -> None:
         assert waits_on.answer().status == 200
 
 
-def test_nobody_is_told_of_what_changes_no_document(groups: Groups, service: Service) -> None:
+def test_a_change_that_shows_in_no_document_answers_no_wait(
+    groups: Groups, service: Service
+) -> None:
     """An approval that has to wait, and a machine's readiness."""
     group = groups.enabled()
     first, second = an_event(group, 0), an_event(group, 1)
@@ -271,7 +273,7 @@ def test_an_offer_to_upgrade_is_passed_over(groups: Groups) -> None:
         assert line.answer().status == 200
 
 
-def test_whoever_wants_one_answer_gets_it_and_the_line_is_closed(groups: Groups) -> None:
+def test_a_wait_with_connection_close_is_answered_and_closed(groups: Groups) -> None:
     group = groups.enabled()
     with waits(group[0], "Connection: close") as line:
         an_event(group)
@@ -282,7 +284,9 @@ def test_whoever_wants_one_answer_gets_it_and_the_line_is_closed(groups: Groups)
 # Who has gone, or goes.
 
 
-def test_whoever_hangs_up_is_forgotten_at_once(groups: Groups, service: Service) -> None:
+def test_a_caller_that_closes_its_connection_no_longer_waits(
+    groups: Groups, service: Service
+) -> None:
     group = groups.enabled()
     with contextlib.ExitStack() as stack:
         lines = [stack.enter_context(waits(group[n])) for n in range(4)]
@@ -292,7 +296,7 @@ def test_whoever_hangs_up_is_forgotten_at_once(groups: Groups, service: Service)
     until_closed(service)
 
 
-def test_whoever_will_say_no_more_is_told_how_things_stand(groups: Groups) -> None:
+def test_a_wait_whose_caller_half_closes_is_answered_at_once(groups: Groups) -> None:
     """It may have gone, or it may be listening: nobody can tell, so it is not kept waiting."""
     guest = groups.enabled()[0]
     with waits(guest) as line:
@@ -311,7 +315,9 @@ def test_whoever_will_say_no_more_is_told_how_things_stand(groups: Groups) -> No
         assert line.answer().status == 200
 
 
-def test_a_machine_that_is_gone_while_it_waits_is_nobody(groups: Groups, service: Service) -> None:
+def test_a_machine_that_is_deleted_while_it_waits_is_not_found(
+    groups: Groups, service: Service
+) -> None:
     group = groups.enabled()
     id = service.schedule("Preempt", group[2].name).id
     group[0].approve(id)
@@ -322,7 +328,7 @@ def test_a_machine_that_is_gone_while_it_waits_is_nobody(groups: Groups, service
         assert stays.answer().json()["Events"] == []
 
 
-def test_a_machine_that_is_removed_while_it_waits_is_nobody(
+def test_a_machine_that_is_removed_from_the_fleet_while_it_waits_is_not_found(
     groups: Groups, service: Service
 ) -> None:
     group = groups.enabled()
@@ -337,7 +343,7 @@ def test_a_machine_that_is_removed_while_it_waits_is_nobody(
         assert stays.answer().status == 200
 
 
-def test_whoever_waits_keeps_its_group_enabled(groups: Groups, service: Service) -> None:
+def test_a_waiting_machine_keeps_its_group_enabled(groups: Groups, service: Service) -> None:
     group = groups.enabled()
     an_event(group)
     with waits(group[0]) as line:
@@ -347,7 +353,7 @@ def test_whoever_waits_keeps_its_group_enabled(groups: Groups, service: Service)
         assert len(said.json()["Events"]) == 1
 
 
-def test_whoever_knows_the_first_document_is_not_told_it_again(
+def test_a_wait_with_the_tag_of_the_first_document_is_not_answered_with_it(
     groups: Groups, service: Service
 ) -> None:
     group = groups.enabled()
@@ -362,7 +368,7 @@ def test_whoever_knows_the_first_document_is_not_told_it_again(
 
 
 @WAYS
-def test_when_the_service_stops_whoever_waits_is_told_so_at_once(
+def test_all_waits_are_answered_when_the_service_stops(
     front: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "GRACE", 60)  # nobody who is only cancelled has that patience
@@ -486,7 +492,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @WAYS
-def test_whoever_waits_is_not_too_slow(front: bool, time: list[float]) -> None:
+def test_a_waiting_connection_is_not_cut_off_as_slow(front: bool, time: list[float]) -> None:
     with Service(fleet_of(1), sockets=True, front=front) as service:
         group = Group(service, "web0")
         with waits(group[0]) as line:
@@ -567,7 +573,7 @@ def test_a_body_is_not_larger_than_any_other(groups: Groups) -> None:
         (request("PUT", READY, METADATA), 404),
     ],
 )
-def test_what_is_wrong_is_refused_as_on_the_endpoint_and_enables_nobody(
+def test_a_wrong_wait_is_refused_as_on_the_endpoint_and_enables_no_group(
     groups: Groups, service: Service, said: bytes, status: int
 ) -> None:
     group = groups.unpolled()
@@ -611,7 +617,7 @@ def ready(guest: Guest, id: str) -> list[str]:
     return [said["Machine"] for said in readiness(guest, id)["Ready"]]
 
 
-def test_readiness_is_said_by_a_machine_and_seen_by_its_group(
+def test_readiness_is_reported_by_a_machine_and_seen_by_its_group(
     groups: Groups, service: Service
 ) -> None:
     group = groups.enabled()
@@ -634,7 +640,7 @@ def test_readiness_is_said_by_a_machine_and_seen_by_its_group(
     assert ready(group[1], id) == [third, first]
 
 
-def test_a_machine_that_is_not_concerned_may_say_so_too(groups: Groups) -> None:
+def test_a_machine_that_an_event_does_not_affect_may_report_readiness(groups: Groups) -> None:
     group = groups.enabled()
     id = an_event(group, 0)
     said = put(group[1], id).json()
@@ -642,7 +648,7 @@ def test_a_machine_that_is_not_concerned_may_say_so_too(groups: Groups) -> None:
     assert said["Waiting"] == [group[0].name]
 
 
-def test_a_word_can_be_taken_back(groups: Groups) -> None:
+def test_readiness_can_be_withdrawn(groups: Groups) -> None:
     group = groups.enabled()
     id = an_event(group)
     put(group[0], id)
@@ -651,7 +657,7 @@ def test_a_word_can_be_taken_back(groups: Groups) -> None:
     assert said.json()["Waiting"] == [group[0].name]
 
 
-def test_the_same_word_twice_is_one_and_other_words_replace_it(
+def test_the_same_report_twice_is_one_and_another_replaces_it(
     groups: Groups, service: Service
 ) -> None:
     group = groups.enabled()
@@ -676,7 +682,7 @@ def test_readiness_changes_no_document(groups: Groups) -> None:
     assert all(same(b, group[0].get(v)) for b, v in zip(before, VERSIONS, strict=True))
 
 
-def test_readiness_may_be_said_of_an_event_that_has_started(groups: Groups) -> None:
+def test_readiness_may_be_reported_for_an_event_that_has_started(groups: Groups) -> None:
     group = groups.enabled()
     id = an_event(group)
     group[0].approve(id)
@@ -690,7 +696,7 @@ def nothing_there(guest: Guest, id: str) -> None:
         assert (said.status, said.body) == (404, NOT_FOUND), method
 
 
-def test_there_is_no_readiness_for_what_a_group_is_not_shown(
+def test_readiness_for_an_event_that_a_group_is_not_shown_is_not_found(
     groups: Groups, service: Service
 ) -> None:
     group, other = groups.enabled(), groups.enabled()
@@ -713,7 +719,7 @@ def test_there_is_no_readiness_for_what_a_group_is_not_shown(
     nothing_there(other[0], silent)
 
 
-def test_nobody_waits_for_a_machine_that_is_gone(groups: Groups, service: Service) -> None:
+def test_readiness_of_a_deleted_machine_is_not_waited_for(groups: Groups, service: Service) -> None:
     group = groups.enabled()
     id = an_event(group, 0, 2)
     preempt = service.schedule("Preempt", group[2].name).id
@@ -737,7 +743,7 @@ def test_readiness_is_no_sign_of_life(groups: Groups, service: Service) -> None:
     "body",
     [b"yes", b"{", b"[]", b"true", b'{"ready":1}', b'{"note":5}', b'{"note":"%b"}'],
 )
-def test_a_word_that_is_none_is_refused_and_says_nothing(groups: Groups, body: bytes) -> None:
+def test_a_malformed_report_is_refused_and_changes_nothing(groups: Groups, body: bytes) -> None:
     group = groups.enabled()
     id = an_event(group)
     said = put(group[0], id, body.replace(b"%b", b"a" * (MAX_READY_NOTE + 1)))
@@ -783,7 +789,7 @@ class Disk(MemoryStore):
 
 
 @WAYS
-def test_what_cannot_be_made_durable_is_500_and_never_200(front: bool) -> None:
+def test_a_report_that_cannot_be_stored_is_answered_500(front: bool) -> None:
     disk = Disk()
     with Service(fleet_of(2), sockets=True, front=front, store=disk) as service:
         group, asleep = Group(service, "web0"), Group(service, "web1")

@@ -190,7 +190,9 @@ def sent_without_reading(place: tuple[str, int], data: bytes) -> socket.socket:
     return caller
 
 
-def test_what_a_machine_sends_ahead_is_not_held(service: Service, busy: Guest) -> None:
+def test_pipelined_bodies_of_a_machine_are_not_held_in_memory(
+    service: Service, busy: Guest
+) -> None:
     buffered = service._session.node.endpoint.buffered
     most: list[int] = []
     change = type(buffered).change

@@ -198,7 +198,7 @@ def test_the_slowest_first_answer_takes_no_time_on_a_virtual_clock(
     assert fault.consumed == 1
 
 
-def test_who_gives_up_on_a_slow_answer_has_seen_nothing(service: Service) -> None:
+def test_a_caller_that_gives_up_on_a_slow_answer_has_seen_nothing(service: Service) -> None:
     event = service.schedule("Reboot", "web_0")
     service.faults.add("slow", machine="web_0", times=1)
     with RawConnection(place(service)) as line:
@@ -208,7 +208,7 @@ def test_who_gives_up_on_a_slow_answer_has_seen_nothing(service: Service) -> Non
     assert event.seen_by == {}
 
 
-def test_in_real_time_it_is_held_no_longer_than_it_says(service: Service) -> None:
+def test_a_slow_answer_of_some_milliseconds_needs_no_virtual_time(service: Service) -> None:
     service.faults.add("slow", seconds=0.02, times=1)
     before = service.clock.now
     assert polled(service).status == 200
@@ -227,7 +227,7 @@ def test_a_slow_approval_counts_at_once(service: Service, threads: ThreadPoolExe
 
 @pytest.mark.parametrize("kind", ["throttled", "gone", "error"])
 @pytest.mark.parametrize("takes_effect", [None, False, True])
-def test_an_approval_that_is_told_it_failed(
+def test_an_approval_that_is_answered_with_a_failure(
     service: Service, kind: FaultKind, takes_effect: bool | None
 ) -> None:
     event = service.restart("web_0")
@@ -281,7 +281,9 @@ SPOILED += ["truncated", "stalled", "reset"]
 
 
 @pytest.mark.parametrize("kind", SPOILED)
-def test_who_got_a_spoiled_document_has_not_seen_it(service: Service, kind: FaultKind) -> None:
+def test_a_caller_that_got_a_spoiled_document_has_not_seen_it(
+    service: Service, kind: FaultKind
+) -> None:
     event = service.schedule("Reboot", "web_0")
     service.faults.add(kind, machine="web_0", times=1)
     with RawConnection(place(service)) as line:
@@ -326,7 +328,7 @@ def test_those_without_a_fault_stay_on_the_short_way(service: Service) -> None:
     assert (front.answered if front else 3) - before == 3
 
 
-def test_nobody_is_held_when_the_service_stops(threads: ThreadPoolExecutor) -> None:
+def test_no_answer_is_held_when_the_service_stops(threads: ThreadPoolExecutor) -> None:
     with Service(sockets=True) as service:
         service.scale_set("web", 1)
         service.faults.add("slow", times=1)
@@ -353,7 +355,7 @@ def inside() -> Iterator[Service]:
         ("stalled", TimeoutError),
     ],
 )
-def test_in_process_a_client_meets_what_its_own_library_would_raise(
+def test_in_process_a_fault_raises_what_an_http_library_would(
     inside: Service, kind: FaultKind, expected: type[Exception]
 ) -> None:
     inside.faults.add(kind, times=1)

@@ -32,7 +32,7 @@ def service() -> Iterator[Service]:
         yield service
 
 
-def test_what_goes_wrong_with_one_caller_is_no_concern_of_the_others(
+def test_a_failure_with_one_caller_does_not_affect_the_others(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, good = Guest(service, "web0_0"), Guest(service, "web1_0")
@@ -59,7 +59,7 @@ def test_what_goes_wrong_with_one_caller_is_no_concern_of_the_others(
         assert {line.answer().status for line in others} == {200}
 
 
-def test_whose_connection_could_not_be_handed_over_is_told(
+def test_a_connection_that_cannot_be_handed_over_is_closed_and_logged(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def loop() -> asyncio.AbstractEventLoop:

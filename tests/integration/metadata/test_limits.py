@@ -152,9 +152,7 @@ def test_an_idle_connection_is_kept_for_two_minutes(
             assert line.over() == b""
 
 
-def test_a_connection_that_says_nothing_is_idle(
-    service: Service, guest: Guest, time: Guard
-) -> None:
+def test_a_silent_connection_is_idle(service: Service, guest: Guest, time: Guard) -> None:
     with guest.line() as line:
         accepted(service)
         time.wind(LIMITS.keep_alive - 1)
@@ -244,7 +242,7 @@ def test_a_body_that_trickles_in_is_refused_as_well(
         assert line.answer().status == 408
 
 
-def test_a_body_that_nobody_reads_has_its_time_too(
+def test_a_body_that_is_not_read_has_a_time_limit_too(
     service: Service, guest: Guest, time: Guard
 ) -> None:
     with guest.line() as line:
@@ -257,7 +255,7 @@ def test_a_body_that_nobody_reads_has_its_time_too(
             assert line.over() == b""
 
 
-def test_whoever_waits_for_an_answer_is_not_too_slow(
+def test_a_caller_that_waits_for_an_answer_is_not_cut_off_as_slow(
     service: Service, guest: Guest, time: Guard
 ) -> None:
     """The first answer of a group may take two minutes."""
@@ -419,7 +417,9 @@ def test_a_machine_has_thirty_two_connections(
             assert send_poll(line).status == 200, "there is room again"
 
 
-def test_whoever_wants_one_answer_only_takes_up_no_room(service: Service, guest: Guest) -> None:
+def test_a_connection_that_closes_after_its_answer_does_not_count(
+    service: Service, guest: Guest
+) -> None:
     if service._session.node.front is None:  # which would have to hold it first
         with lines(guest, LIMITS.max_connections_per_machine):
             assert guest.say(LAST).status == 429
@@ -432,7 +432,7 @@ def test_whoever_wants_one_answer_only_takes_up_no_room(service: Service, guest:
         )
 
 
-def test_a_flood_of_connections_slows_nobody_else(
+def test_a_flood_of_connections_of_one_machine_does_not_affect_others(
     service: Service, guest: Guest, other: Guest
 ) -> None:
     with lines(guest, LIMITS.max_connections_per_machine), other.line() as calm:
@@ -489,7 +489,7 @@ def test_a_machine_with_two_addresses_has_so_many_connections(by_source: Service
 
 
 @pytest.mark.parametrize("front", [True, False], ids=["front", "no front"])
-def test_those_who_are_no_machines_have_a_share_and_no_more(front: bool) -> None:
+def test_unknown_callers_share_a_limit_of_connections(front: bool) -> None:
     limits = Limits(max_connections_per_machine=3, max_connections=5 * UNKNOWN_CALLERS_SHARE)
     service = Service(fleet_of(1), sockets=True, limits=limits, front=front)
     known_by_source(service)
@@ -565,7 +565,7 @@ def asked_so_often(guest: Guest) -> int:
 
 
 @pytest.mark.parametrize("data", [GET, ODD, LAST], ids=["kept", "long", "last"])
-def test_whoever_does_not_take_its_answer_is_cut_off(
+def test_a_caller_that_does_not_read_its_answer_is_cut_off(
     large: Guest, time: Guard, data: bytes
 ) -> None:
     connections = large.service._session.node.endpoint.connections
@@ -578,7 +578,7 @@ def test_whoever_does_not_take_its_answer_is_cut_off(
             until(lambda: connections.total == 0)
 
 
-def test_whoever_wants_one_answer_and_does_not_read_it_takes_up_room(large: Guest) -> None:
+def test_a_connection_whose_last_answer_is_not_read_counts(large: Guest) -> None:
     connections = large.service._session.node.endpoint.connections
     before = asked_so_often(large)
     with contextlib.ExitStack() as stack:

@@ -49,7 +49,7 @@ def service() -> Iterator[Service]:
         yield service
 
 
-def typed(service: Service, *words: str) -> str:
+def run(service: Service, *words: str) -> str:
     result = CliRunner().invoke(app, [*words, "--url", service.control_url])
     assert result.exit_code == 0, result.output
     return result.output
@@ -74,7 +74,7 @@ def test_the_guests_socket_has_nothing_of_the_control_api(
     assert (said.status, said.body) == (404, NOT_FOUND)
 
 
-def test_an_event_has_a_name_that_nobody_can_guess(service: Service) -> None:
+def test_the_id_of_an_event_cannot_be_guessed(service: Service) -> None:
     ids = {service.schedule("Reboot", "web0_0").id for _ in range(50)}
     assert len(ids) == 50
     assert {uuid.UUID(id).version for id in ids} == {4}  # 122 bits of the system's randomness
@@ -164,12 +164,12 @@ def test_nothing_that_a_guest_repeats_is_written_again(service: Service) -> None
     assert service._session.node.store.seq == before
 
 
-def test_what_a_guest_writes_does_not_act_on_an_operators_terminal(service: Service) -> None:
+def test_text_from_a_guest_does_not_control_an_operators_terminal(service: Service) -> None:
     guest = Guest(service, "web0_0")
     guest.get()
     event = service.schedule("Reboot", "web0_0")
     assert put_ready(guest, event.id, ESCAPES).status == 200
-    people, programs = typed(service, "history"), typed(service, "history", "--json")
+    people, programs = run(service, "history"), run(service, "history", "--json")
     assert SEEN in people
     assert [record["note"] for record in map(json.loads, programs.splitlines())][
         -1
@@ -246,7 +246,7 @@ cat >> "$0.told"
 """
 
 
-def test_no_word_of_anybody_reaches_a_programs_command_line(tmp_path: Path) -> None:
+def test_no_text_of_a_user_reaches_the_command_line_of_a_program(tmp_path: Path) -> None:
     """A program has one argument, the verb. Names and what operators write are JSON on its standard
     input; what guests write it does not hear at all."""
     carry = tmp_path / "carry"

@@ -68,7 +68,7 @@ def test_an_event_appears_as_started_without_having_been_scheduled(service: Serv
 
 
 @pytest.mark.parametrize("verb", ["restart", "redeploy", "evict", "delete", "freeze"])
-def test_whoever_raises_it_it_is_sudden(service: Service, verb: str) -> None:
+def test_a_sudden_event_is_started_at_once_whatever_raises_it(service: Service, verb: str) -> None:
     machine = service["spot_0" if verb == "evict" else "web_0"]
     service.faults.add("sudden", times=1)
     event = getattr(machine, verb)()
@@ -95,7 +95,7 @@ def test_an_event_vanishes_once_it_was_seen(service: Service) -> None:
     assert shown(service, again) is not None, "it was one that was to vanish"
 
 
-def test_who_was_answered_rubbish_has_not_seen_it_and_it_stays(service: Service) -> None:
+def test_an_event_in_a_spoiled_document_was_not_seen_and_stays(service: Service) -> None:
     service.faults.add("vanish", times=1)
     event = service.restart("web_0")
     service.faults.add("empty", machine="web_0", times=1)
@@ -116,7 +116,7 @@ def test_an_event_vanishes_after_some_time(service: Service) -> None:
     assert event.status == "Withdrawn"
 
 
-def test_what_has_started_before_does_not_vanish(service: Service) -> None:
+def test_an_event_that_has_started_does_not_vanish(service: Service) -> None:
     service.faults.add("vanish", seconds=90, times=1)
     event = service.restart("web_0")
     event.approve("web_1")
@@ -124,7 +124,7 @@ def test_what_has_started_before_does_not_vanish(service: Service) -> None:
     assert event.status == "Started"
 
 
-def test_what_is_first_seen_as_started_does_not_vanish_and_is_answered(service: Service) -> None:
+def test_an_event_first_seen_as_started_does_not_vanish(service: Service) -> None:
     service.faults.add("vanish", times=1)
     event = service["web_0"].restart()
     event.approve()
@@ -154,7 +154,7 @@ def test_a_whole_maintenance_vanishes_together(service: Service) -> None:
     assert {event.status for event in events} == {"Withdrawn"}
 
 
-def test_what_goes_together_is_neither_sudden_nor_short(service: Service) -> None:
+def test_joint_events_are_neither_sudden_nor_of_short_notice(service: Service) -> None:
     faults = [service.faults.add(kind) for kind in ("sudden", "short-notice")]
     events = service.host("h1").maintain()
     assert {event.status for event in events} == {"Scheduled"}
@@ -176,14 +176,14 @@ def test_the_notice_is_much_shorter_than_promised(service: Service, verb: str) -
     assert event.status == "Started"
 
 
-def test_the_notice_is_as_short_as_one_says(service: Service) -> None:
+def test_the_notice_is_as_short_as_the_fault_says(service: Service) -> None:
     service.faults.add("short-notice", seconds=0, times=1)
     assert service.restart("web_0").status == "Started"
     service.faults.add("short-notice", seconds=45, times=1)
     assert seconds_of_notice(service, service.restart("web_1")) == 45
 
 
-def test_what_would_start_at_once_is_left_alone(service: Service) -> None:
+def test_an_event_that_starts_at_once_consumes_no_short_notice(service: Service) -> None:
     service.disable("web")
     fault = service.faults.add("short-notice")
     assert service.restart("web_0").status == "Started", "nobody listens"
@@ -229,7 +229,7 @@ def test_every_second_event(service: Service) -> None:
 # What is told of it.
 
 
-def test_it_is_shown_before_it_is_withdrawn_in_the_trace_too(service: Service) -> None:
+def test_a_vanishing_event_is_shown_before_it_is_withdrawn_in_the_trace(service: Service) -> None:
     lines: list[dict[str, Any]] = []
     assert service._session.node.trace is not None
     service._session.node.trace.add_sink(lines.append)
@@ -242,7 +242,7 @@ def test_it_is_shown_before_it_is_withdrawn_in_the_trace_too(service: Service) -
     assert told == ["raise", "exchange", "withdraw"]
 
 
-def test_the_trace_has_what_went_over_the_wire_and_says_that_it_was_spoiled(
+def test_the_trace_has_the_bytes_on_the_wire_and_the_fault(
     service: Service,
 ) -> None:
     lines: list[dict[str, Any]] = []
@@ -265,7 +265,7 @@ def test_the_trace_has_what_went_over_the_wire_and_says_that_it_was_spoiled(
     assert (slow["status"], slow["answer"]) == (200, whole["answer"])
 
 
-def test_the_judge_accuses_nobody_of_faults_on_purpose(tmp_path: Path) -> None:
+def test_the_judge_ignores_injected_faults(tmp_path: Path) -> None:
     """Three clients that poll and approve for hours on the worst of days."""
     trace = tmp_path / "trace.jsonl"
     dice = random.Random(5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 import psycopg
@@ -32,10 +32,9 @@ from forewarn.node import Config, Node
 from forewarn.service.engine import executor
 from forewarn.service.fleet.read import parse
 from forewarn.store.postgres.impacts import Impacts
-from forewarn.support import guard
 from helpers import postgres
+from helpers.patience import until_async
 
-PATIENCE = 60.0  # seconds for what is waited for
 FLEET = parse("""
 groups:
   - {name: web, kind: standalone, machines: [{name: web_0}]}
@@ -88,20 +87,14 @@ async def node(url: str, name: str, driver: Driver) -> AsyncIterator[Node]:
 async def nodes(url: str, first: Driver, second: Driver) -> AsyncIterator[tuple[Node, Node]]:
     """Two control nodes, the first of which decides."""
     async with node(url, "c1", first) as c1:
-        await until(lambda: c1.health.deciding)
+        await until_async(lambda: c1.health.deciding)
         async with node(url, "c2", second) as c2:
             yield c1, c2
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await guard.pause(0.01)
-
-
 async def restart(node: Node, machine: str = "web_0") -> None:
     """Have an attempt on record: nobody is to be warned, so that it begins at once."""
-    await until(lambda: node.health.deciding)
+    await until_async(lambda: node.health.deciding)
     outcome = await node.platform.user_maintenance(machine, EventType.REBOOT, "ann")
     assert not isinstance(outcome, Refused)
 
@@ -127,16 +120,16 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(work)
 
 
-def test_what_the_last_leader_has_begun_is_observed_with_a_higher_fence(url: str) -> None:
+def test_attempts_of_the_last_leader_are_observed_with_a_higher_fence(url: str) -> None:
     async def body() -> None:
         first, second = Asked(), Asked()
         second.may_go_on.set()
         async with nodes(url, first, second) as (c1, c2):
             await restart(c1)
-            await until(lambda: first.asked == ["perform"])
+            await until_async(lambda: first.asked == ["perform"])
             free_the_lease(url)
-            await until(lambda: second.asked == ["observe", "perform"])
-            await until(lambda: not c2.store.groups["web"].events)
+            await until_async(lambda: second.asked == ["observe", "perform"])
+            await until_async(lambda: not c2.store.groups["web"].events)
             begun, observed, again = (task for _, task in [*first.tasks, *second.tasks])
             assert begun.fence < observed.fence < again.fence
             assert [begun.fence, again.fence] == await attempts(c2)
@@ -144,14 +137,14 @@ def test_what_the_last_leader_has_begun_is_observed_with_a_higher_fence(url: str
     run(body())
 
 
-def test_nobody_knows_what_became_of_it_so_an_operator_decides(url: str) -> None:
+def test_an_attempt_of_unknown_outcome_waits_for_an_operator(url: str) -> None:
     async def body() -> None:
         first, second = Asked(), Asked(observes=Unknown("the host does not answer"))
         async with nodes(url, first, second) as (c1, c2):
             await restart(c1)
-            await until(lambda: first.asked == ["perform"])
+            await until_async(lambda: first.asked == ["perform"])
             free_the_lease(url)
-            await until(lambda: bool(second.asked))
+            await until_async(lambda: bool(second.asked))
             await c2.ledger.idle()
             (event,) = c2.store.groups["web"].events
             assert event.attempt is not None
@@ -171,10 +164,10 @@ def test_attempts_of_the_last_leader_are_left_alone_for_a_while(
         first, second = Asked(), Asked()
         async with nodes(url, first, second) as (c1, c2):
             await restart(c1)
-            await until(lambda: first.asked == ["perform"])
+            await until_async(lambda: first.asked == ["perform"])
             free_the_lease(url)
             await restart(c2, "sql_0")
-            await until(lambda: bool(second.tasks))
+            await until_async(lambda: bool(second.tasks))
             assert [(verb, task.group) for verb, task in second.tasks] == [("perform", "sql")]
 
     run(body())
@@ -208,9 +201,9 @@ def test_a_late_call_of_the_last_leader_is_refused_by_the_simulated_machines(url
             free_the_lease(url)
             await second.begun.wait()
             first.may_go_on.set()
-            await until(lambda: bool(first.refusals))
+            await until_async(lambda: bool(first.refusals))
             second.may_go_on.set()
-            await until(lambda: impacts(url) == 1)
+            await until_async(lambda: impacts(url) == 1)
             assert not second.refusals
         first.close()
         second.close()
@@ -240,10 +233,10 @@ def test_nothing_is_performed_once_the_lease_has_run_out(
                 looks.append(len(looks) >= 3)
                 return looks[-1]
 
-            await until(lambda: c1.health.deciding)
+            await until_async(lambda: c1.health.deciding)
             monkeypatch.setattr(leadership, "held", held)
             await restart(c1)
-            await until(lambda: bool(driver.asked))
+            await until_async(lambda: bool(driver.asked))
             assert looks == [False, False, False, True]  # it was asked until it was held again
 
     run(body())

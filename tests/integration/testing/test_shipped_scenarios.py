@@ -14,6 +14,11 @@ from helpers.scenario_clients import Clients, Good
 IMPATIENT = 0.5  # seconds until a client that asks no more is not waited for
 
 
+@pytest.fixture(autouse=True)
+def _stalled_answers_are_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "TIMEOUT", 0.5)
+
+
 def played(name: str, kind: type[Good]) -> Result:
     scenario = scenarios.find(name)
     program = Clients(kind, scenario.under_test)
