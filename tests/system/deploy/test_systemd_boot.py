@@ -11,14 +11,13 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from forewarn.node.config import Tls
 from helpers import postgres
-from helpers.certificates import Authority
 from helpers.netns import METADATA_ADDRESS
 from helpers.paths import ROOT
 from helpers.polls import until
@@ -29,6 +28,7 @@ DEPLOY = ROOT / "deploy/systemd"
 NODE_DEPLOY = ROOT / "deploy/node"
 NODE = ["forewarn-node.socket", "forewarn-node.service"]
 SERVICE, OPTIONAL = "forewarn.service", "forewarn-metadata-8080.socket"
+LOCAL_NODE, NODES_PATH = "forewarn-nodes.socket", "/run/forewarn-nodes.sock"
 SOCKETS = ["forewarn-metadata.socket", "forewarn-control.socket"]
 GUEST = "10.0.0.10"
 SETTINGS_FILE = Path("/etc/forewarn/forewarn.toml")
@@ -70,7 +70,7 @@ for _ in sys.stdin:
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BootedSystemd]:
     units = {}
-    for name in (SERVICE, *SOCKETS, OPTIONAL, *NODE):
+    for name in (SERVICE, *SOCKETS, OPTIONAL, LOCAL_NODE, *NODE):
         unit = ((NODE_DEPLOY if name in NODE else DEPLOY) / name).read_text()
         unit = unit.replace("[Unit]", "[Unit]\nDefaultDependencies=no")
         unit = unit.replace(" network.target local-fs.target", "")
@@ -238,61 +238,72 @@ def status_text(machine: BootedSystemd, unit: str = SERVICE) -> str:
     return machine.done("systemctl", "show", "-P", "StatusText", unit)
 
 
-WITH_NODES = """
+BESIDE = """
 fleet = "hosts.yaml"
 state = "/var/lib/forewarn/nodes.db"
-nodes = "127.0.0.1:8171"
-nodes_certificate = "/etc/forewarn/control.pem"
-nodes_key = "/etc/forewarn/control.key"
-nodes_authority = "/etc/forewarn/nodes-authority.pem"
 """
-HOSTS = FLEET.replace("groups:", "hosts: [h1]\ngroups:").replace(
-    "name: web, a", "host: h1, name: web, a"
+HOSTS = FLEET.replace("groups:", "hosts: [host-a]\ngroups:").replace(
+    "name: web, a", "host: host-a, name: web, a"
 )
+
+
+def shown(name: str) -> str:
+    """Return settings of docs/operate/install.md."""
+    page = (ROOT / "docs/operate/install.md").read_text()
+    (block,) = re.findall(rf"```toml {name}\n(.*?)```", page, re.DOTALL)
+    return textwrap.dedent(block)
 
 
 @pytest.fixture
 def control(machine: BootedSystemd) -> Iterator[Path]:
-    """Control for nodes, and what a node needs, in the directory of settings. The guests' socket of
-    the service is masked, as in docs/operate/nodes.md."""
+    """Settings of control and of the node beside it. The service's socket for guests is masked."""
     inside = Path(f"/proc/{machine.pid}/root")
     etc, unit = inside / "etc/forewarn", inside / "run/units" / SOCKETS[0]
-    authority = Authority(etc, "nodes-authority")
-    authority.issue("127.0.0.1", into=Tls(etc / "control.pem", etc / "control.key"))
-    authority.issue("forewarn:node:h1", into=Tls(etc / "node.pem", etc / "node.key"))
     (etc / "hosts.yaml").write_text(HOSTS)
-    settings = (NODE_DEPLOY / "node.toml").read_text()
-    settings = settings.replace("control.example.net", "127.0.0.1")
-    (etc / "node.toml").write_text(settings.replace('#host = ""', 'host = "h1"'))
+    (etc / "node.toml").write_text(shown("beside-node"))
     machine.done("systemctl", "stop", *SOCKETS, OPTIONAL, SERVICE)
     kept = unit.rename(unit.with_suffix(".kept"))
     try:
-        (etc / "forewarn.toml").write_text(WITH_NODES)
+        (etc / "forewarn.toml").write_text(BESIDE + shown("beside-control"))
         unit.symlink_to("/dev/null")
         machine.done("systemctl", "daemon-reload")
         yield etc
     finally:
-        machine.done("systemctl", "stop", *NODE, SOCKETS[1], SERVICE)
+        machine.done("systemctl", "stop", *NODE, SOCKETS[1], LOCAL_NODE, SERVICE)
         kept.replace(unit)
         machine.done("systemctl", "daemon-reload")
         (etc / "forewarn.toml").write_text(SETTINGS)
 
 
-def test_control_and_a_node_share_a_machine_and_no_poll_is_refused_while_the_node_restarts(
+def test_control_and_a_node_share_a_machine_and_no_poll_is_refused_while_one_of_them_restarts(
     machine: BootedSystemd, control: Path
 ) -> None:
     socket, service = NODE
     poller = Poller(machine)
+
+    def answered() -> bool:
+        poller.ask()
+        return poller.answers() == ["200", "ConnectionRefusedError"]
+
+    def joined() -> bool:
+        return "host host-a: joined" in status_text(machine, service)
+
     try:
-        machine.done("systemctl", "start", SERVICE, *NODE)
+        machine.done("systemctl", "start", LOCAL_NODE, SERVICE, *NODE)
         assert machine.states(*SOCKETS, *NODE) == ["inactive", "active", "active", "active"]
-        assert "nodes at 127.0.0.1:8171" in status_text(machine)
-        poller.ask()  # this may wait until control has told the node everything
-        assert poller.answers() == ["200", "ConnectionRefusedError"]
-        until(lambda: "host h1: joined" in status_text(machine, service))
+        assert f"nodes at {NODES_PATH}" in status_text(machine)
+        for user, exit_code in (("forewarn-node", 0), ("forewarn", 1), ("nobody", 1)):
+            who = f"--reuid={user}", "--clear-groups", "test", "-w", NODES_PATH
+            assert machine.run("setpriv", *who).returncode == exit_code, user
+        assert answered()  # this may wait until control has told the node everything
+        until(joined)
+        machine.done("systemctl", "kill", "--signal=KILL", SERVICE)
+        assert answered()
+        machine.done("systemctl", "stop", SERVICE)
+        until(lambda: machine.states(SERVICE) == ["active"])  # the node waits at its socket
+        until(joined)
         machine.done("systemctl", "stop", service)
-        poller.ask()  # it waits in the kernel, and starts the node again
-        assert poller.answers() == ["200", "ConnectionRefusedError"]
+        assert answered()  # it waits in the kernel, and starts the node again
         (control / "node.toml").write_text("control = []\n")
         assert machine.run("systemctl", "reload", service).returncode != 0
         assert machine.states(socket, service) == ["active", "active"]
