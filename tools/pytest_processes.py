@@ -197,6 +197,7 @@ class Sender:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
         for report in runtestprotocol(item, log=False, nextitem=nextitem):
+            item.session.testsfailed += report.failed  # as if it had been logged
             data = item.config.hook.pytest_report_to_serializable(config=item.config, report=report)
             self._connection.send((REPORT, data))
         return True
