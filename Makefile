@@ -49,7 +49,7 @@ TOGETHER := $(MAKE) --output-sync --no-print-directory --jobs
 test:
 	@TEST_BESIDE=yes $(TOGETHER) 5 tests portable-beside-tests
 
-tests: packages $(CLIENTS)/.ready $(AZURE)/.ready $(AGENT_WHEELS)
+tests: packages $(CLIENTS)/.ready $(AZURE)/.ready $(AGENT_WHEELS) $(VENV)/.fetched
 	+$(BIN)/python tools/run-tests $(BIN)/pytest
 
 portable-beside-tests: packages lint
@@ -123,10 +123,10 @@ rpm: $(VENV)/.ready
 
 # What the service needs to run, and nothing else.
 SERVER_LOCKS := requirements/server.lock requirements/build.lock
-MAKES_VENV := requirements/pip.lock tools/make-venv tools/install-lock
+MAKES_VENV := requirements/pip.lock tools/make-venv tools/install-lock tools/uv-pip
 $(VENV)/.server: $(VENV)/.pip
-	@tools/install-lock $(VENV) "" $(SERVER_LOCKS)
-	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@tools/install-lock $(VENV) $(SERVER_LOCKS)
+	@tools/uv-pip install --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.pip: $(SERVER_LOCKS) requirements/dev.lock pyproject.toml $(MAKES_VENV)
@@ -134,14 +134,14 @@ $(VENV)/.pip: $(SERVER_LOCKS) requirements/dev.lock pyproject.toml $(MAKES_VENV)
 	@tools/make-venv $(PYTHON) $(VENV)
 	@touch $@
 
-# What tests, linters and packaging need besides. To find it costs pip more than to install it: that
-# is done once, while the server is installed, and what was fetched is installed elsewhere as well.
-$(VENV)/.ready: $(VENV)/.server $(VENV)/.fetched
+# What tests, linters and packaging need besides.
+$(VENV)/.ready: $(VENV)/.server
 	@echo "Installing what tests and linters need into $(VENV) (first run, or they have changed) …"
-	@tools/install-lock $(VENV) $(VENV)/wheels requirements/dev.lock
+	@tools/install-lock $(VENV) requirements/dev.lock
 	@$(BIN)/python -m compileall -q src  # the tests start many processes
 	@touch $@
 
+# Wheels of the same, which tests and packages install elsewhere.
 $(VENV)/.fetched: $(VENV)/.pip
 	@tools/fetch-lock $(VENV) $(VENV)/wheels requirements/dev.lock
 	@touch $@
@@ -152,24 +152,23 @@ $(AGENT_WHEELS): $(VENV)/.ready requirements/agent.lock tools/agent-wheels
 	@touch $@
 
 # Published clients live apart: what they depend on is theirs, not ours.
-$(CLIENTS)/.ready: requirements/clients.lock $(MAKES_VENV) tools/client-packages
+$(CLIENTS)/.ready: requirements/clients.lock tools/client-packages $(VENV)/.pip
 	tools/make-venv $(PYTHON) $(CLIENTS) requirements/clients.lock
 	tools/client-packages $(CLIENTS)/debian
 	@touch $@
 
 # az and Azure's SDKs, likewise; an old SDK apart from the current one.
-$(AZURE)/.ready: requirements/azure.lock requirements/azure-old.lock $(MAKES_VENV)
+$(AZURE)/.ready: requirements/azure.lock requirements/azure-old.lock $(VENV)/.pip
 	tools/make-venv $(PYTHON) $(AZURE) requirements/azure.lock
-	$(AZURE)/bin/pip install --quiet --require-hashes --no-compile --no-deps \
+	tools/uv-pip install --python $(AZURE)/bin/python --require-hashes --no-deps \
 		--target $(AZURE)/old --requirement requirements/azure-old.lock
 	@touch $@
 
 # What is measured runs on the distribution's Python: one that was built without profile-guided
 # optimisation is a fifth slower. The peers: a Go toolchain here, nginx and wrk from Debian.
-$(BENCHES)/.ready: requirements/dev.lock requirements/bench.lock pyproject.toml $(MAKES_VENV)
-	tools/make-venv $(BENCH_PYTHON) $(BENCHES) requirements/dev.lock
-	tools/install-lock $(BENCHES) "" requirements/bench.lock
-	$(BENCHES)/bin/pip install --quiet --no-deps --no-build-isolation --editable .
+$(BENCHES)/.ready: requirements/dev.lock requirements/bench.lock pyproject.toml $(VENV)/.pip
+	tools/make-venv $(BENCH_PYTHON) $(BENCHES) requirements/dev.lock requirements/bench.lock
+	tools/uv-pip install --python $(BENCHES)/bin/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
 lock:
