@@ -171,34 +171,34 @@ $(BENCHES)/.ready: requirements/dev.lock requirements/bench.lock pyproject.toml 
 	tools/uv-pip install --python $(BENCHES)/bin/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
-lock:
-	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+lock: $(VENV)/.pip
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --upgrade --extra server --extra test --group dev \
 		pyproject.toml --output-file requirements/dev.lock
-	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --extra server --extra postgres --constraints requirements/dev.lock \
 		pyproject.toml --output-file requirements/server.lock
-	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --constraints requirements/dev.lock \
 		pyproject.toml --output-file requirements/agent.lock
-	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --extra node --constraints requirements/dev.lock \
 		pyproject.toml --output-file requirements/node.lock
-	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --constraints requirements/dev.lock requirements/build.in \
 		--output-file requirements/build.lock
-	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --upgrade requirements/clients.in \
 		--output-file requirements/clients.lock
 	for lock in azure azure-old; do \
-		uv pip compile --quiet --universal --no-deps --generate-hashes --no-emit-index-url \
+		$(BIN)/uv pip compile --quiet --universal --no-deps --generate-hashes --no-emit-index-url \
 			--no-header --python-version 3.11 requirements/$$lock.in \
 			--output-file requirements/$$lock.lock || exit 1; \
 	done
-	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --upgrade requirements/bench.in \
 		--output-file requirements/bench.lock
-	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --upgrade requirements/pip.in --output-file requirements/pip.lock
 
 clean:
