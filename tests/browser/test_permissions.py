@@ -13,7 +13,8 @@ from forewarn.node import Node
 from forewarn.service.access.tokens import CreatedToken
 from forewarn.testing import Service
 from helpers.browser import go, portal
-from helpers.control_nodes import ControlNodes, ask, new_state, until
+from helpers.control_nodes import ControlNodes, ask, new_state
+from helpers.patience import until
 from helpers.token_api import Api, token
 
 FLEET = """

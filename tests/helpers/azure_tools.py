@@ -14,6 +14,7 @@ from typing import Any
 from forewarn.arm.inventory import DEFAULT_SUBSCRIPTION
 from forewarn.testing import Service
 from helpers.paths import HELPERS, ROOT
+from helpers.patience import LIMIT
 from helpers.process import Running
 
 AZURE = ROOT / ".venv-azure"
@@ -122,7 +123,7 @@ class Announcements:
             self._announced.release()
 
     def wait(self) -> None:
-        assert self._announced.acquire(timeout=120), "nothing was announced"
+        assert self._announced.acquire(timeout=LIMIT), "nothing was announced"
 
     def forget(self) -> None:
         while self._announced.acquire(blocking=False):

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from helpers.patience import LIMIT
+
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 DPKG = ("dpkg", "--no-triggers")  # those of other packages: to index all manual pages takes longest
 
@@ -67,7 +69,7 @@ class CleanRoot:
 
     def run(self, *argv: str, user: str = "", **more: Any) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self.argv(argv, user), capture_output=True, text=True, timeout=120, **more
+            self.argv(argv, user), capture_output=True, text=True, timeout=LIMIT, **more
         )
 
     def done(self, *argv: str, user: str = "", env: Mapping[str, str] | None = None) -> str:

@@ -12,6 +12,7 @@ from typing import Protocol
 from forewarn.client.async_connection import AsyncConnection
 from forewarn.client.connection import Connection
 from forewarn.client.steps import Location, Request, Response
+from helpers.patience import LIMIT
 
 
 class AnyLine(Protocol):
@@ -71,7 +72,7 @@ class Raw:
                 with contextlib.suppress(OSError):
                     line.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join(10)
+        self._thread.join(LIMIT)
 
     def _serve(self) -> None:
         while True:

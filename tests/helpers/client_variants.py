@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from forewarn.client import AsyncClient, Change, Client, EndpointStatus, Event
 from forewarn.client.identity import Identity
+from helpers.patience import LIMIT
 
 INTERVAL = 0.05  # seconds between two polls
 
@@ -119,7 +120,7 @@ class CuttingProxy:
         self._listener.close()
         self.cut()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(LIMIT)
 
     def cut(self) -> None:
         """All connections."""
@@ -154,7 +155,7 @@ class CuttingProxy:
                     back = threading.Thread(target=_passed, args=(far, near), daemon=True)
                     back.start()
                     _passed(near, far)
-                    back.join(10)
+                    back.join(LIMIT)
                     self._open.discard(far)
         self._open.discard(near)
 

@@ -8,7 +8,7 @@ import contextlib
 import http.client
 import json
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -19,12 +19,11 @@ from forewarn.node import Config, Node
 from forewarn.node.config import Address
 from forewarn.service.fleet.read import parse
 from forewarn.store.postgres.engine import PostgresStore
-from forewarn.support import guard
 from helpers import postgres
+from helpers.patience import LIMIT, until
 from helpers.process import Running
 from helpers.serve_process import FLEET, running_service
 
-PATIENCE = 60.0  # seconds for what is waited for
 LEASE = "2s"  # of processes: the shortest
 
 T = TypeVar("T")
@@ -33,13 +32,6 @@ T = TypeVar("T")
 def new_state() -> str:
     postgres.needed()
     return postgres.shared_server().new_state()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end, pause = guard.monotonic() + PATIENCE, threading.Event()
-    while not condition():
-        assert guard.monotonic() < end, "waited in vain"
-        pause.wait(0.01)
 
 
 class Response:
@@ -55,7 +47,7 @@ def ask(
 ) -> Response:
     """Send a request to a control API; bytes are sent as they are."""
     place = urlsplit(url)
-    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=PATIENCE)
+    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=LIMIT)
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     with contextlib.closing(connection):
         all_headers = {"Content-Type": "application/json", **(headers or {})}
@@ -116,7 +108,7 @@ class ControlNodes:
         self._loop.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(LIMIT)
 
     def start(self, name: str, *, lease: float = 900.0, **config: Any) -> Node:
         """Start a node. The first one decides."""

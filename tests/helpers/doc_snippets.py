@@ -28,10 +28,10 @@ import msgspec
 import yaml
 
 from helpers.forked_path import forked_bin
+from helpers.patience import LIMIT
 from helpers.process import Running
 
 FILES = ("python", "yaml", "json", "toml", "text", "ini")
-PATIENCE = 180.0  # real seconds for one command; one that hangs is named
 # Plug-ins that happen to be installed here, which say and cost more than they matter.
 UNUSED_PLUGINS = ("cacheprovider", "schemathesis", "faker", "hypothesispytest")
 PORTS = ("8169", "8170")  # of `forewarn dev`, as pages name them
@@ -158,10 +158,10 @@ class Reader:
             start_new_session=True,
         ) as process:
             try:
-                said, _ = process.communicate(timeout=PATIENCE)
+                said, _ = process.communicate(timeout=LIMIT)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
-                raise Broken(f"$ {command}\nhas not ended within {PATIENCE:g} s") from None
+                raise Broken(f"$ {command}\nhas not ended within {LIMIT:g} s") from None
         if process.returncode != status:
             raise Broken(f"$ {command}\nexits with {process.returncode}, not {status}:\n{said}")
         if shown is not None and (missing := differs(shown, said)):
@@ -183,7 +183,7 @@ class Reader:
         )
         service = Running(process, argv)
         self._services.append(service)
-        while not (line := service.line(PATIENCE)).startswith("ready "):
+        while not (line := service.line(LIMIT)).startswith("ready "):
             pass
         for port, url in zip(PORTS, msgspec.json.decode(line[6:]).values(), strict=True):
             self._ports[port] = url.rpartition(":")[2]

@@ -15,10 +15,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from helpers.patience import LIMIT
+
 PROJECT = Path(sys.executable).parents[1]  # the environment in which the tests run
 FETCHED = PROJECT / "wheels"
 _PIP = Path(sysconfig.get_path("purelib")) / "pip" / "__pip-runner__.py"
-PATIENCE = 300.0  # real seconds for one command; one that hangs is named
 
 
 def make_index(directory: Path, packages: Iterable[Path]) -> str:
@@ -41,7 +42,7 @@ class EmptyEnvironment:
         self.directory = directory
         self.bin = directory / "bin"
         subprocess.run(
-            [sys.executable, "-m", "venv", "--without-pip", directory], check=True, timeout=PATIENCE
+            [sys.executable, "-m", "venv", "--without-pip", directory], check=True, timeout=LIMIT
         )
         # That of the project, as `pip --python` would run it: to install another takes longer than
         # all the rest.
@@ -76,7 +77,7 @@ class EmptyEnvironment:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=LIMIT,
         )
 
     def done(self, *argv: str | Path, cwd: Path | None = None) -> str:

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from helpers.doc_snippets import blocks, differs, plain
 from helpers.paths import ROOT
+from helpers.patience import LIMIT
 from helpers.process import Running
-
-PATIENCE = 150.0
 
 # What differs from one time to another, beside ids, times and ports.
 BOOTS = re.compile(r"\bboot [0-9a-f]{8}, now it is [0-9a-f]{8}\b")
@@ -48,7 +47,7 @@ def play(example: str, *options: str) -> tuple[int, str]:
         )
         running = Running(process, [command])
         try:
-            code = running.wait(PATIENCE)
+            code = running.wait(LIMIT)
         finally:
             running.stop()
         said = "".join([*running.stdout, *running.stderr])

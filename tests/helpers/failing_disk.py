@@ -24,6 +24,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from helpers.patience import LIMIT
+
 SOURCE = Path(__file__).with_suffix(".c")
 SYNC, WRITE = 1, 2
 OPENED = "opened"
@@ -34,7 +36,7 @@ def library() -> Path:
     """Compiled once for each process that runs tests."""
     made = Path(tempfile.mkdtemp()) / "failing_disk.so"
     argv = ["cc", "-shared", "-fPIC", "-O1", "-o", str(made), str(SOURCE), "-ldl"]
-    subprocess.run(argv, check=True, timeout=60)
+    subprocess.run(argv, check=True, timeout=LIMIT)
     return made
 
 

@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from helpers.patience import LIMIT
+
 Object = dict[str, Any]
 
 
@@ -165,7 +167,7 @@ class Cluster(ThreadingHTTPServer):
 
     def _evicted(self, name: str, options: Object) -> Object:
         self.eviction_is_here.set()
-        self.evictions_go_on.wait(20)
+        self.evictions_go_on.wait(LIMIT)
         with self._lock:
             pod = there(self.pods, "pods", name)
             grace = options.get("gracePeriodSeconds")

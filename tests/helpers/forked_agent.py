@@ -9,24 +9,13 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from helpers.process import Running
 
 LIVES = Path(__file__).with_name("agent_zygote.py")
-LOOK = 0.02  # seconds between two looks at something that nobody tells us of
-PATIENCE = 90.0
-
-
-def until(so: Callable[[], Any], what: str) -> Any:
-    for _ in range(int(PATIENCE / LOOK)):
-        if found := so():
-            return found
-        threading.Event().wait(LOOK)
-    raise AssertionError(f"it never came to this: {what}")
 
 
 class ForkedAgent:

@@ -144,14 +144,16 @@ def start(words: Sequence[str], **more: Any) -> subprocess.Popen[Any]:
 
 
 def run(
-    words: Sequence[str | Path], *, timeout: float = 60, check: bool = False, **more: Any
+    words: Sequence[str | Path], *, timeout: float | None = None, check: bool = False, **more: Any
 ) -> subprocess.CompletedProcess[str]:
     """`subprocess.run` of a `forewarn` command or a script, as text."""
+    from helpers.patience import LIMIT  # here, since the nursery runs this file as a program
+
     if more.pop("capture_output", False):
         more |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with Forked(words, **{"text": True, **more}) as process:
         try:
-            out, err = process.communicate(timeout=timeout)
+            out, err = process.communicate(timeout=timeout or LIMIT)
         except BaseException:
             process.kill()
             raise

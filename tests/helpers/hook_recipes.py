@@ -9,17 +9,15 @@ import os
 import signal
 import socket
 import subprocess
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from forewarn.support.guard import monotonic
 from helpers.paths import ROOT
+from helpers.patience import LIMIT
 from helpers.process import Running
 
 RECIPES = ROOT / "examples" / "hooks"
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
-PATIENCE = 90.0
 
 
 class Recipe:
@@ -73,7 +71,7 @@ class Recipe:
             stderr=subprocess.STDOUT,
             env=self._env(stage, event, more),
             process_group=0,
-            timeout=PATIENCE * 2,
+            timeout=LIMIT * 2,
             text=True,
             check=False,
         )
@@ -96,7 +94,7 @@ class Recipe:
             "FOREWARN_EVENT_NOT_BEFORE": "2026-11-15T10:46:06Z",
             "FOREWARN_EVENT_DESCRIPTION": "",
             "FOREWARN_EVENT_DURATION": "9",
-            "FOREWARN_SECONDS_LEFT": f"{PATIENCE:.0f}",
+            "FOREWARN_SECONDS_LEFT": f"{LIMIT:.0f}",
             "FOREWARN_STATE": str(state),
         }
         path = {"PATH": PATH, "HOME": str(self._directory)}
@@ -138,11 +136,3 @@ def free_port() -> int:
 def listening(port: int) -> bool:
     with socket.socket() as there:
         return there.connect_ex(("127.0.0.1", port)) == 0
-
-
-def until(look: Callable[[], object], what: str) -> None:
-    """Wait for something that a process is about to do."""
-    end = monotonic() + PATIENCE
-    while not look():
-        assert monotonic() < end, f"still not: {what}"
-        threading.Event().wait(0.01)  # so that the process gets the time to do it

@@ -14,6 +14,7 @@ import msgspec
 
 from forewarn.agent.hooks import KINDS
 from forewarn.agent.hooks.contract import Call, Run
+from helpers.patience import LIMIT
 
 EVENT = {
     "id": "B18466D5-4FA0-45D3-A101-8B3D378D3B3C",
@@ -56,7 +57,7 @@ class Hook:
     ) -> tuple[int, str]:
         """Status and output of the program, started as an agent does."""
         process = self.begun(stage, left, prefix, env, **more)
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=LIMIT)
         return process.returncode, said.decode()
 
     def begun(

@@ -19,8 +19,9 @@ from forewarn.service.engine.clock import FollowedClock
 from forewarn.service.fleet.read import parse
 from forewarn.support import guard
 from helpers.certificates import Authority
+from helpers.patience import LIMIT
 
-PATIENCE = 30.0  # seconds that something is waited for
+PATIENCE = LIMIT
 FLEET = """
 hosts: [h1, h2, h3]
 groups:

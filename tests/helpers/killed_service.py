@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from helpers.paths import HELPERS
+from helpers.patience import LIMIT
 from helpers.recorded_state import free_port
 
 
@@ -68,7 +69,7 @@ class Victim:
 
     async def _line(self, wanted: str) -> str:
         assert self._zygote.stdout is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT):
             word, _, rest = (await self._zygote.stdout.readline()).decode().partition(" ")
         assert word == wanted, f"{word} {rest}: {self._said.read_text()[-2000:]}"
         return rest

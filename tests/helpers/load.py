@@ -8,8 +8,13 @@ import contextlib
 import json
 import random
 import time  # noqa: TID251 - evidence is stamped with real time
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
+
+from forewarn.core import Event
+from forewarn.core.time import SECOND
+from forewarn.judge import Finding
 
 MACHINES = {
     "web": ["web_0", "web_1", "web_2", "web_3"],
@@ -22,6 +27,7 @@ EVICTED = ("web_2", "web_3")  # come and go, so nobody asks as these; the others
 VERSIONS = ["2017-03-01", "2017-11-01", "2019-08-01", "2020-07-01", "2020-07-01"]
 PATIENCE = 5.0  # seconds; a service that was killed answers sooner, by hanging up
 SPEED = 400  # 15 minutes of notice pass in 2 s, ten minutes of being Started in 1.5 s
+OUTAGES = 6  # in a row, through which a guest may get no answer in between
 
 
 class LoadGenerator:
@@ -37,10 +43,36 @@ class LoadGenerator:
         self.known: dict[str, list[str]] = {group: [] for group in MACHINES}
         self._metadata, self._control = metadata_port, control_port
         self._addresses: dict[str, str] = {}
+        self._killed_at: float | None = None  # since when guests have had no answer
+        self._up_at: float | None = None
+        self.longest_outage = 0.0  # seconds, from a kill to the first answer after it
+        self.answered: Counter[tuple[str, int | None]] = Counter()  # by method and status
         self.stop = asyncio.Event()
 
     def note(self, kind: str, **fields: Any) -> None:
         self.trace.append({"kind": kind, "t": time.time(), **fields})
+        if kind == "up":
+            self._up_at = time.time()
+
+    def killing(self) -> None:
+        """Note that the service, or the one that decides, is about to be killed or stopped."""
+        self._killed_at, self._up_at = self._killed_at or time.time(), None
+
+    def _measure_outage(self, asked: float) -> None:
+        if self._killed_at is not None and self._up_at is not None and asked >= self._up_at:
+            self.longest_outage = max(self.longest_outage, time.time() - self._killed_at)
+            self._killed_at = None
+
+    def held_up(self, finding: Finding, raised: Mapping[str, Event], seconds: float) -> bool:
+        """Return whether an event was raised with its full notice, and shown late because of what
+        was done to the processes: by `seconds`, or by what a few outages took on this machine.
+        While a process is dead or stands still, guests get no document, or the one before."""
+        if finding.rule != "short-notice" or finding.event is None or finding.t is None:
+            return False
+        event = raised[finding.event]
+        full_notice = event.not_before - event.raised_at >= event.traits.notice / SPEED
+        late = finding.t - event.raised_at / SECOND
+        return full_notice and late <= max(seconds, OUTAGES * self.longest_outage)
 
     def know(self, machines: list[dict[str, Any]]) -> None:
         """Take the fleet as the service tells it."""
@@ -142,6 +174,9 @@ class LoadGenerator:
         status, headers, answer = await self._exchange(
             asking[0], self._metadata, method, target, body, source=asking[1]
         )
+        self.answered[method, status] += 1
+        if status == 200:
+            self._measure_outage(asked)
         self.note(
             "exchange",
             asked=asked,

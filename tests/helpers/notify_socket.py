@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from types import TracebackType
 
-PATIENCE = 90.0
+from helpers.patience import LIMIT
 
 
 class NotifySocket:
@@ -15,7 +15,7 @@ class NotifySocket:
         self.address = address
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind("\0" + address[1:] if address[0] == "@" else address)
-        self._socket.settimeout(PATIENCE)
+        self._socket.settimeout(LIMIT)
 
     def message(self) -> dict[str, str]:
         lines = self._socket.recv(65_536).decode().split("\n")
@@ -38,7 +38,7 @@ class NotifySocket:
         except BlockingIOError:
             return found
         finally:
-            self._socket.settimeout(PATIENCE)
+            self._socket.settimeout(LIMIT)
 
     def silent(self, seconds: float) -> bool:
         """Is nothing said for so long?"""
@@ -48,7 +48,7 @@ class NotifySocket:
         except TimeoutError:
             return True
         finally:
-            self._socket.settimeout(PATIENCE)
+            self._socket.settimeout(LIMIT)
         return False
 
     def __enter__(self) -> NotifySocket:

@@ -29,12 +29,12 @@ import yaml
 from helpers import postgres
 from helpers.netns import Lab, require
 from helpers.paths import ROOT
+from helpers.patience import LIMIT
 from helpers.process import Running
 
 PAGE = (ROOT / "docs/operate/postgresql.md").read_text()
 SHOWN = ("192.0.2.21", "192.0.2.22", "192.0.2.23")  # there, of which the first is the machine's own
 NODES = ("10.88.0.11", "10.88.0.12", "10.88.0.13")
-PATIENCE = 180.0  # seconds for a cluster that forms or mends itself
 USER = postgres.USER
 
 
@@ -186,7 +186,7 @@ class Cluster:
         )
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + LIMIT
         while not condition():
             assert time.monotonic() < end, self._logs()
             time.sleep(0.2)
@@ -270,5 +270,5 @@ def _get(url: str) -> Any:
 def _post(url: str, body: object) -> None:
     data = json.dumps(body).encode()
     request = Request(url, data, {"Content-Type": "application/json"})
-    with urlopen(request, timeout=60) as response:
+    with urlopen(request, timeout=LIMIT) as response:
         response.read()

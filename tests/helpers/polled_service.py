@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from helpers.forked_cli import start
-from helpers.patience import LIMIT
-from helpers.polls import GET, LAST, until
+from helpers.patience import LIMIT, until
+from helpers.polls import GET, LAST
 from helpers.process import Running
 from helpers.raw_http import (
     ConnectionClosed,
@@ -185,7 +185,7 @@ class Pollers:
     def seen(self, more: int = 20) -> None:
         """Until so many more polls have been answered."""
         before = self.went["answered"]
-        until(lambda: self.went["answered"] >= before + more, NEVER_LONGER)
+        until(lambda: self.went["answered"] >= before + more)
 
     def _poll(self, n: int, once: bool) -> None:
         line: RawConnection | None = None

@@ -10,9 +10,10 @@ from typing import Any
 from forewarn.testing import Service
 from forewarn.testing.kit.inprocess import Response, exchange
 from forewarn.wire.requests import write_approval
+from helpers.patience import LIMIT, until
 
 PAUSE = 0.005  # seconds between two polls: a client that asks once a second, two hundredfold
-PATIENCE = 90.0  # seconds, for what happens at once if it happens at all
+PATIENCE = LIMIT
 
 
 class Client:
@@ -126,13 +127,3 @@ def beside(work: Callable[[], object]) -> Iterator[list[BaseException]]:
     yield failed
     thread.join(PATIENCE)
     assert not thread.is_alive()
-
-
-def until(so: Callable[[], bool]) -> None:
-    """For what another thread is about to do."""
-    pause = threading.Event()
-    for _ in range(int(PATIENCE / 0.002)):
-        if so():
-            return
-        pause.wait(0.002)
-    raise AssertionError("it never came about")

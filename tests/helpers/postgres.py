@@ -22,8 +22,9 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
+from helpers.patience import LIMIT
+
 USER = "nobody"  # which runs the server if the tests run as root: it refuses to be root itself
-START_PATIENCE = 60  # seconds
 
 _numbers = itertools.count(1)
 
@@ -110,7 +111,7 @@ class Server:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"},
-            timeout=START_PATIENCE,
+            timeout=LIMIT,
         )
 
     @property

@@ -17,6 +17,8 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import IO, Any
 
+from helpers.patience import LIMIT
+
 PIPE_BYTES = 65_536  # which are all that a pipe holds
 
 
@@ -60,7 +62,7 @@ class Running:
                         if pipe is stdout:
                             self._lines.put(None)
 
-    def line(self, timeout: float = 120.0) -> str:
+    def line(self, timeout: float = LIMIT) -> str:
         """The next line on standard output."""
         try:
             line = self._lines.get(timeout=timeout)
@@ -71,20 +73,20 @@ class Running:
             raise self.failure("ended without another line")
         return line
 
-    def message(self, timeout: float = 120.0) -> dict[str, Any]:
+    def message(self, timeout: float = LIMIT) -> dict[str, Any]:
         """The next line on standard output, as a JSON object."""
         message = json.loads(self.line(timeout))
         assert isinstance(message, dict), message
         return message
 
-    def expect(self, timeout: float = 120.0, **fields: object) -> dict[str, Any]:
+    def expect(self, timeout: float = LIMIT, **fields: object) -> dict[str, Any]:
         """Read JSON lines until one has all these fields with these values, and return it."""
         while True:
             message = self.message(timeout)
             if all(key in message and message[key] == value for key, value in fields.items()):
                 return message
 
-    def wait(self, timeout: float = 120.0) -> int:
+    def wait(self, timeout: float = LIMIT) -> int:
         """The exit status, once the process has ended by itself and all it said is read."""
         try:
             status = self.process.wait(timeout)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.forked_cli import start
+from helpers.patience import LIMIT, until
 from helpers.process import Running
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
@@ -66,19 +67,20 @@ class ServeProcess:
 
     def wait_for(self, path: str, **fields: Any) -> Any:
         """What is there, once it has these."""
-        for _ in range(2_000):
+
+        def found() -> Any:
             try:
-                found = self.get(path)
+                answer = self.get(path)
             except urllib.error.HTTPError as error:
-                found = {"status": error.code}
-            if all(found.get(key) == value for key, value in fields.items()):
-                return found
-        raise self.running.failure(f"{path} is {found}")
+                answer = {"status": error.code}
+            return answer if fields.items() <= answer.items() else None
+
+        return until(found, path)
 
 
 def _opened(request: urllib.request.Request) -> Any:
     """No proxy, whatever the environment says."""
-    return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=20)
+    return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=LIMIT)
 
 
 def write_settings(directory: Path, more: str = "") -> Path:
@@ -116,7 +118,7 @@ def running_service(
     )
     running = Running(process, argv)
     try:
-        word, _, urls = running.line(60).partition(" ")
+        word, _, urls = running.line().partition(" ")
         assert word == "ready", word
         yield ServeProcess(running, json.loads(urls))
     finally:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from helpers.netns import require
 from helpers.notify_socket import NotifySocket
+from helpers.patience import LIMIT
 
 SYSTEMD = Path("/usr/lib/systemd/systemd")
 
@@ -71,7 +72,7 @@ class BootedSystemd:
 
     def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*self.enter(), *argv], capture_output=True, text=True, timeout=60, check=False
+            [*self.enter(), *argv], capture_output=True, text=True, timeout=LIMIT, check=False
         )
 
     def done(self, *argv: str) -> str:

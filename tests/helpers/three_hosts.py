@@ -20,7 +20,7 @@ from helpers.certificates import Authority
 from helpers.control_nodes import Response, ask
 from helpers.guest_firewall import FILLER, NFT, RULES, give, mac_of, within
 from helpers.netns import METADATA_ADDRESS, Lab, Namespace
-from helpers.polls import until
+from helpers.patience import LIMIT, until
 from helpers.process import Running
 from helpers.recording_guests import DRIVER, Guest, Place, approved, write_trace
 from helpers.serve_process import FOREWARN
@@ -271,4 +271,4 @@ class ThreeHosts:
         guests = room / "guests.jsonl"
         write_trace(guests, self.guests.values(), nodes)
         for files in ([*recorded, *nodes], [*recorded, guests]):
-            self.outside.run([*FOREWARN, "conformance", *files], timeout=60)
+            self.outside.run([*FOREWARN, "conformance", *files], timeout=LIMIT)

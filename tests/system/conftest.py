@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from helpers.empty_environment import PATIENCE, PROJECT
+from helpers.empty_environment import PROJECT
 from helpers.paths import ROOT
+from helpers.patience import LIMIT
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +31,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 [ROOT / "tools/build-dist", PROJECT, unfinished],
                 capture_output=True,
                 text=True,
-                timeout=PATIENCE,
+                timeout=LIMIT,
             )
             assert ended.returncode == 0, ended.stdout + ended.stderr
             unfinished.rename(out)

@@ -11,11 +11,10 @@ from collections.abc import Callable
 from types import TracebackType
 
 from forewarn.testing import Event, Impact, Service
-from helpers.polls import until
+from helpers.patience import LIMIT, until
 from helpers.twins import clients
 
 FIRST_REQUESTS = 2  # of a client: its name, and the document
-LONG = 120.0  # seconds, for what happens at once if it happens at all
 GIVEN_UP = 0.5  # seconds after which a client that is meant to stop polling is not waited for
 PATIENT = 20.0  # seconds for which every other client is waited for
 LONGEST = "12h"  # of the service's time: no event of a trial lasts so long
@@ -70,12 +69,12 @@ class Running:
         self._stop.set()
         if self._process is not None:
             self._process.terminate()
-        self._thread.join(LONG)
+        self._thread.join(LIMIT)
         assert not self._thread.is_alive()
         if self._process is not None:
             assert self._process.stdout is not None
             self._process.stdout.close()
-            self._process.wait(LONG)
+            self._process.wait(LIMIT)
 
     @property
     def job(self) -> str:
@@ -114,9 +113,9 @@ class Stage:
             self.machine = self.web[1]
             self.running = Running(self._client, self.machine.url, self._every)
             if self._refused:
-                until(lambda: self.requests >= FIRST_REQUESTS, LONG)
+                until(lambda: self.requests >= FIRST_REQUESTS)
             else:
-                self.machine.wait_for_poll(LONG)
+                self.machine.wait_for_poll(LIMIT)
         except BaseException:
             self.service.__exit__(None, None, None)
             raise
@@ -141,7 +140,7 @@ class Stage:
     def let_poll(self, times: int) -> None:
         """Wait until the client has sent so many more requests, if it still sends any."""
         end = self.requests + times
-        until(lambda: self.requests >= end or bool(self.running.death), LONG)
+        until(lambda: self.requests >= end or bool(self.running.death))
 
     def play(self, duration: str) -> None:
         self.service.clock.play(duration, timeout=self.patience)

@@ -9,9 +9,10 @@ from collections.abc import Callable
 
 from forewarn.testing.names import FaultKind
 from forewarn.verdict.rules import HAMMERING_RATE, HAMMERING_SECONDS, MAX_THROTTLED
-from helpers.polls import real_time, until
+from helpers.patience import until
+from helpers.polls import real_time
 from helpers.twins import clients
-from helpers.twins.stage import IDLE, LONG, NOT_APPROVED, Stage
+from helpers.twins.stage import IDLE, NOT_APPROVED, Stage
 
 BAD_ANSWERS: tuple[FaultKind, ...] = ("gone", "throttled", "error")
 BROKEN_ANSWERS: tuple[FaultKind, ...] = ("empty", "no-events", "truncated")
@@ -114,7 +115,7 @@ def interference(stage: Stage) -> None:
     event = stage.machine.schedule("Reboot")
     stage.play("1m")
     fault = stage.service.faults.add("gone", machine=stage.machine.name)
-    until(lambda: fault.consumed >= 3 or bool(stage.running.death), LONG)
+    until(lambda: fault.consumed >= 3 or bool(stage.running.death))
     failure.finish()
     stage.service.faults.clear()
     stage.play_through(event)
@@ -141,7 +142,7 @@ def reset(stage: Stage) -> None:
 def stalled_answer(stage: Stage) -> None:
     """An answer does not come, and then the machine is restarted."""
     fault = stage.service.faults.add("stalled", machine=stage.machine.name, method="GET", times=1)
-    until(lambda: fault.consumed == 1, LONG)
+    until(lambda: fault.consumed == 1)
     stage.play_through(stage.machine.restart())
 
 
@@ -149,7 +150,7 @@ def failed_approval(stage: Stage) -> None:
     """The first approval is answered with an error, and has no effect."""
     fault = stage.service.faults.add("error", machine=stage.machine.name, method="POST", times=1)
     event = stage.machine.restart()
-    until(lambda: fault.consumed == 1, LONG)
+    until(lambda: fault.consumed == 1)
     stage.let_poll(3)  # to see that nothing came of the approval, and to repeat it
     stage.play_through(event)
 
@@ -162,7 +163,7 @@ def throttling(stage: Stage) -> None:
         interval = stage.service.verdict(timeout=0).conduct(stage.machine.name).every or 0.0
         return fault.consumed > MAX_THROTTLED or interval > SLOWED_DOWN * clients.EVERY
 
-    until(over, LONG)
+    until(over)
     stage.service.faults.clear()
 
 
@@ -181,7 +182,7 @@ def ten_seconds(stage: Stage) -> None:
         polls = stage.requests - before
         return polls > MANY_POLLS or (polls < FEW_POLLS and real_time() > start + 2.0)
 
-    until(judged, LONG)
+    until(judged)
     clock.advance(HAMMERING_SECONDS)
     stage.let_poll(2)
 
@@ -191,7 +192,7 @@ def _faults(stage: Stage, *kinds: FaultKind) -> None:
         if kind != kinds[0]:
             stage.let_poll(1)  # which gets a document, so that the client begins anew
         fault = stage.service.faults.add(kind, machine=stage.machine.name, method="GET", times=1)
-        until(lambda fault=fault: fault.consumed == 1 or _given_up(stage), LONG)  # type: ignore[misc]
+        until(lambda fault=fault: fault.consumed == 1 or _given_up(stage))  # type: ignore[misc]
     stage.service.faults.clear()
     stage.play("1s")
 

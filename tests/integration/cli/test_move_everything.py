@@ -19,8 +19,8 @@ from forewarn.store.port import Member
 from forewarn.store.postgres.engine import PostgresStore
 from forewarn.testing import Service
 from helpers import postgres
-from helpers.control_nodes import until
 from helpers.paths import ROOT
+from helpers.patience import until
 from helpers.token_api import Answer, Api, api_with_token
 
 FLEET = """

@@ -25,8 +25,9 @@ from forewarn.store.postgres import nodes as postgres_nodes
 from forewarn.store.postgres.engine import PostgresStore
 from helpers.arm import COMPUTE, SUBSCRIPTION
 from helpers.certificates import Authority
-from helpers.control_nodes import ControlNodes, ask, new_state, until
+from helpers.control_nodes import ControlNodes, ask, new_state
 from helpers.paths import ROOT
+from helpers.patience import until
 from helpers.polls import metrics, send_poll
 from helpers.raw_http import RawConnection
 from helpers.token_api import Api

@@ -20,8 +20,9 @@ from forewarn.service.access.tokens import NewToken
 from forewarn.testing.kit.inprocess import Response, exchange
 from forewarn.wire.extensions import POSTPONE, READY
 from helpers.arm import COMPUTE, HOST
-from helpers.control_nodes import ControlNodes, ask, new_state, until
+from helpers.control_nodes import ControlNodes, ask, new_state
 from helpers.endpoint import METADATA, NEWEST, approval, events
+from helpers.patience import until
 from helpers.polls import GET
 from helpers.raw_http import RawConnection, request
 

@@ -14,8 +14,9 @@ from forewarn.metadata.endpoint.limits import Limits
 from forewarn.metadata.http.front import Front
 from forewarn.node import Node
 from forewarn.wire.extensions import WAIT
-from helpers.control_nodes import ControlNodes, new_state, until
+from helpers.control_nodes import ControlNodes, new_state
 from helpers.endpoint import METADATA, NEWEST, approval, events
+from helpers.patience import until
 from helpers.polls import GET, ODD, send_poll
 from helpers.raw_http import Place, RawConnection, request
 

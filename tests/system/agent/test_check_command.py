@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 from forewarn.agent.check import check
 from forewarn.agent.check.machine import Finding
 from forewarn.testing import Machine, Service
+from helpers.patience import LIMIT
 from helpers.running_agent import configured
 
 RULES = """
@@ -50,23 +52,18 @@ def found(config: Path) -> dict[str, list[Finding]]:
     return by
 
 
-def test_each_thing_that_the_agent_will_need_is_looked_at(tmp_path: Path, machine: Machine) -> None:
+def test_check_reports_on_everything_the_agent_needs(tmp_path: Path, machine: Machine) -> None:
     seen = found(configured(tmp_path, f'endpoint = "{machine.url}"', RULES))
     (endpoint,) = seen["endpoint"]
     assert endpoint.message == f"{machine.url}, version 2020-07-01, long-polls"
-    assert seen["identity"][0].message.startswith("web_0 of scale set web; labels: ")
+    assert re.match("web_0 .*set web;", seen["identity"][0].message)
     assert seen["clock"][0].grade == "note"  # the test's clock is another
-    assert (
-        "ahead of the endpoint's" in seen["clock"][0].message
-        or "behind" in seen["clock"][0].message
-    )
-    assert seen["rule reboots"][0].message == (
-        "Reboot or Redeploy for this machine: mine, then gone, 5 min before NotBefore;"
-        " approve coordinated"
-    )
+    assert re.search("ahead|behind", seen["clock"][0].message)
+    reboots = seen["rule reboots"][0].message
+    assert re.match(r"Reboot or Redeploy .*: mine, then gone, 5 min .*; approve coord", reboots)
     assert [one.grade for one in seen["rule databases"]] == ["ok", "note"]
     assert [one.grade for one in seen["hook mine"]] == ["ok", "note"]  # it is never undone
-    assert seen["hook gone"][0].message == "prepare: /usr/local/bin/no-such-program does not exist"
+    assert "prepare: /usr/local/bin/no-such-program " in seen["hook gone"][0].message
     together, alone = seen["approval"]
     assert (together.grade, "through the endpoint" in together.message) == ("ok", True)
     assert (alone.grade, "databases" in alone.message) == ("note", True)
@@ -74,7 +71,7 @@ def test_each_thing_that_the_agent_will_need_is_looked_at(tmp_path: Path, machin
     assert problems == ["hook gone"]
 
 
-def test_machines_that_cannot_tell_each_other_cannot_be_coordinated(
+def test_coordinated_approval_without_a_shared_channel_is_a_problem(
     tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on Azure: without the ways beside the wire."""
@@ -87,12 +84,12 @@ def test_machines_that_cannot_tell_each_other_cannot_be_coordinated(
     assert found(config)["approval"][0].grade == "ok"
 
 
-def test_the_command_tells_a_line_for_each_and_fails_if_there_is_a_problem(
+def test_check_command_prints_each_finding_and_fails_if_one_is_a_problem(
     tmp_path: Path, machine: Machine
 ) -> None:
     config = configured(tmp_path, f'endpoint = "{machine.url}"', RULES)
     argv = [sys.executable, "-m", "forewarn", "agent", "--config", str(config), "check", "--json"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT)
     assert (done.returncode, done.stderr) == (1, "")
     said = json.loads(done.stdout)
     assert said["usable"] is False
@@ -101,7 +98,7 @@ def test_the_command_tells_a_line_for_each_and_fails_if_there_is_a_problem(
     ).items()
 
 
-def test_an_endpoint_that_is_not_there_is_a_problem_and_the_rest_is_told_all_the_same(
+def test_check_reports_the_rest_though_the_endpoint_is_absent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(check, "TIMEOUT", 0.0)

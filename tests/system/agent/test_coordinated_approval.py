@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from forewarn.testing import Group, Service
-from helpers.forked_agent import AgentForks, Bench, ForkedAgent, living, until
+from helpers.forked_agent import AgentForks, Bench, ForkedAgent, living
+from helpers.patience import until
 
 RULE = '[[rule]]\nhooks = ["hook"]\napprove = "coordinated"\n[hook.hook]\nprepare = EFFECT\n'
 
@@ -65,7 +66,7 @@ def test_the_first_machine_approves_when_all_are_ready(
     until(lambda: listed[event.resources[0]].told("approved"), "it says so")
 
 
-def test_if_the_first_is_dead_the_next_takes_over(
+def test_the_next_machine_approves_if_the_first_is_dead(
     lives: AgentForks, service: Service, tmp_path: Path
 ) -> None:
     web = three(service)
@@ -80,7 +81,7 @@ def test_if_the_first_is_dead_the_next_takes_over(
     assert event.approved_by == "web_1"
 
 
-def test_who_never_gets_ready_blocks_nobody_beyond_not_before(
+def test_a_machine_that_is_never_ready_delays_others_only_until_not_before(
     lives: AgentForks, service: Service, tmp_path: Path
 ) -> None:
     web = three(service)
@@ -137,7 +138,7 @@ def elsewhere(url: str) -> Iterator[str]:
         thread.join()
 
 
-def test_where_the_endpoint_offers_nothing_a_shared_directory_does(
+def test_machines_coordinate_through_a_shared_directory_without_extensions(
     lives: AgentForks, service: Service, tmp_path: Path
 ) -> None:
     web = three(service)
@@ -157,7 +158,7 @@ def test_where_the_endpoint_offers_nothing_a_shared_directory_does(
         second.end()
 
 
-def test_where_there_is_no_way_to_tell_each_other_the_agent_says_so(
+def test_the_agent_reports_that_machines_cannot_coordinate(
     lives: AgentForks, service: Service, tmp_path: Path
 ) -> None:
     web = three(service)
@@ -165,6 +166,6 @@ def test_where_there_is_no_way_to_tell_each_other_the_agent_says_so(
     with elsewhere(web[0].url) as zero:
         first = begun(lives, tmp_path / "web_0", zero)
         (trouble,) = until(lambda: first.told("problem"), "it says so")
-        assert "set [agent] shared to a directory" in trouble["why"]
+        assert "[agent] shared" in trouble["why"]
         assert event.status == "Scheduled"
         first.end()

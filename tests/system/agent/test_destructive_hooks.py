@@ -119,7 +119,7 @@ def test_a_run_whose_record_is_removed_is_not_begun_again_while_it_is_at_work(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give up its privileges")
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="needs setpriv (util-linux)")
-def test_the_same_without_the_privileges_of_root() -> None:
+def test_stages_run_once_without_the_privileges_of_root() -> None:
     """Whom nothing is locked from. Tests that lock something are run again as somebody else."""
     words = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all"]
     test = f"{__file__}::test_each_stage_is_run_once_whatever_a_hook_does_to_the_state"
@@ -133,7 +133,9 @@ def test_the_same_without_the_privileges_of_root() -> None:
     assert "5 passed" in done.stdout
 
 
-def test_what_is_locked_is_cleared_and_what_a_link_leads_to_is_not(tmp_path: Path) -> None:
+def test_clearing_a_state_directory_removes_locked_files_but_follows_no_links(
+    tmp_path: Path,
+) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "file").touch()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
@@ -27,7 +28,7 @@ from forewarn.cli.commands import agent_check
 from forewarn.client.events import EndpointStatus
 from forewarn.support import guard
 from forewarn.testing import Machine, Service
-from helpers.polls import until
+from helpers.patience import until
 from helpers.running_agent import RunningAgent, configured, running_agent
 
 NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)
@@ -90,7 +91,7 @@ def ran(agent: RunningAgent, hook: str, stage: str, outcome: str) -> float:
     return agent.metrics()[f"forewarn_agent_hook_runs_total{{{labels}}}"]
 
 
-def test_an_agent_that_is_well_says_so(agent: RunningAgent) -> None:
+def test_a_healthy_agent_reports_healthy_and_ready(agent: RunningAgent) -> None:
     assert agent.get("/healthz")[0] == 200
     status, said = agent.get("/readyz")
     assert status == 200
@@ -100,7 +101,7 @@ def test_an_agent_that_is_well_says_so(agent: RunningAgent) -> None:
     assert found["process_resident_memory_bytes"] > 0
 
 
-def test_an_event_from_its_beginning_to_its_end_as_others_see_it(
+def test_status_and_metrics_follow_an_event_to_its_end(
     agent: RunningAgent,
     service: Service,
     machine: Machine,
@@ -116,7 +117,7 @@ def test_an_event_from_its_beginning_to_its_end_as_others_see_it(
     agent_check.status(directory / "agent.toml", json=False)
     shown = capsys.readouterr().out
     assert "machine   web_0" in shown
-    assert "prepare mine done in" in shown
+    assert "prepare mine done" in shown
 
     service.approve(machine.name, event)
     until(lambda: ran(agent, "bad", "started", "failed") == 1)
@@ -129,23 +130,19 @@ def test_an_event_from_its_beginning_to_its_end_as_others_see_it(
     assert found["forewarn_agent_undo_pending"] == found["forewarn_agent_undo_given_up"] == 0
 
     failed = [one for one in agent.told() if one.get("hook") == "bad" and "code" in one]
-    assert [(one["level"], one["code"], one["output"]) for one in failed] == [
-        ("warning", 3, "it is no use")
-    ]
+    assert [(one["level"], one["code"]) for one in failed] == [("warning", 3)]
+    assert "no use" in failed[0]["output"]
 
 
 def test_a_state_directory_that_cannot_be_written_is_noticed(tmp_path: Path) -> None:
     """Not ready, but healthy: another start would mend nothing."""
     (tmp_path / "taken").write_text("a file is no directory")
     wellness = AgentHealth(lambda: STANDING, tmp_path / "taken")
-    assert (
-        wellness.readiness_problems(PICTURE)["state"]
-        == "the state directory is not writable: Not a directory"
-    )
+    assert wellness.readiness_problems(PICTURE)["state"].endswith(": Not a directory")
     assert wellness.first_problem() == ""
 
 
-def test_whoever_stands_still_or_asks_nothing_any_more_is_not_healthy() -> None:
+def test_an_agent_that_is_blocked_or_stops_polling_is_not_healthy() -> None:
     now, stands, looking = [0.0], [STANDING], [False]
     wellness = AgentHealth(lambda: stands[0], None, lambda: looking[0], lambda: now[0])
 
@@ -158,23 +155,23 @@ def test_whoever_stands_still_or_asks_nothing_any_more_is_not_healthy() -> None:
     assert after(3_600) == ""  # it may take long to learn who one is
     looking[0] = True
     assert after(wellbeing.POLL_PATIENCE) == ""
-    assert after(1) == "polls: no request has been sent for 181 s"
+    assert re.match(r"polls: .* 181 s", after(1))
     stands[0] = msgspec.structs.replace(STANDING, failures=1)
     assert after(1) == ""  # an endpoint that is in trouble is asked all the same
     assert after(wellbeing.LOOP_PATIENCE, beat=False) == ""
-    assert after(1, beat=False) == "loop: the event loop has been blocked for 31 s"
+    assert re.match(r"loop: .* 31 s", after(1, beat=False))
 
 
-def test_an_endpoint_that_is_silent_for_long_makes_it_not_ready() -> None:
+def test_an_agent_without_valid_answers_is_not_ready() -> None:
     wellness = AgentHealth(lambda: STANDING, None)
-    ill = msgspec.structs.replace(STANDING, problem="no answer came in time")
-    for seconds, says in ((30, ""), (31, "no valid answer for 31 s: no answer came in time")):
+    ill = msgspec.structs.replace(STANDING, problem="no answer in time")
+    for seconds, problem in ((30, ""), (31, ".* 31 s: no answer in time")):
         seen = msgspec.structs.replace(PICTURE, endpoint=ill, now=NOON + timedelta(seconds=seconds))
-        assert wellness.readiness_problems(seen)["endpoint"] == says
+        assert re.fullmatch(problem, wellness.readiness_problems(seen)["endpoint"])
     nowhere = msgspec.structs.replace(ill, endpoint=None)
     unknown = msgspec.structs.replace(PICTURE, endpoint=nowhere, machine="")
     found = wellness.readiness_problems(unknown)
-    assert (found["endpoint"], bool(found["identity"])) == ("no endpoint has been found", True)
+    assert (bool(found["endpoint"]), bool(found["identity"])) == (True, True)
 
 
 # Whoever asks
@@ -222,9 +219,7 @@ def get(path: str = "/healthz", method: str = "GET", *more: str) -> bytes:
     ],
     ids=["all right", "with a query", "HEAD", "elsewhere", "POST", "too long", "TLS", "no host"],
 )
-def test_a_question_gets_an_answer_that_says_what_would_have_been_right(
-    said: bytes, status: bytes
-) -> None:
+def test_a_wrong_request_is_answered_with_what_is_expected(said: bytes, status: bytes) -> None:
     async def asked() -> bytes:
         async with faced() as ask:
             return await ask(said)
@@ -243,7 +238,7 @@ def test_a_socket_at_which_another_agent_answers_is_not_taken_from_it(tmp_path: 
         with socket.socket(socket.AF_UNIX) as another:
             another.bind(where.path)
             another.listen()
-            with pytest.raises(OSError, match="another agent listens there"):
+            with pytest.raises(OSError, match="another agent"):
                 await face.listen(where)
         await face.listen(where)  # what is left of one that has ended is in nobody's way
         await face.close()
@@ -251,7 +246,7 @@ def test_a_socket_at_which_another_agent_answers_is_not_taken_from_it(tmp_path: 
     asyncio.run(listening())
 
 
-def test_a_surprise_of_ours_is_an_answer_too_and_the_next_one_is_well() -> None:
+def test_an_internal_error_is_answered_500_and_the_next_request_succeeds() -> None:
     pictures: list[Any] = [None, PICTURE]
 
     async def asked() -> list[bytes]:
@@ -263,7 +258,7 @@ def test_a_surprise_of_ours_is_an_answer_too_and_the_next_one_is_well() -> None:
     assert second.startswith(b"HTTP/1.1 200 ")
 
 
-def test_a_picture_that_takes_long_to_see_is_shown_for_longer(
+def test_a_status_that_is_slow_to_build_is_cached_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now, seen = [100.0], 0
@@ -287,7 +282,7 @@ def test_a_picture_that_takes_long_to_see_is_shown_for_longer(
     assert asyncio.run(asked()) == [1, 1, 1, 2]
 
 
-def test_callers_who_say_nothing_are_few_and_are_sent_away(
+def test_silent_connections_are_limited_and_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def asked() -> tuple[bytes, list[bytes], bytes]:
@@ -306,7 +301,7 @@ def test_callers_who_say_nothing_are_few_and_are_sent_away(
     assert after.startswith(b"HTTP/1.1 200 ")
 
 
-def test_however_many_ask_they_are_answered_at_a_pace_that_leaves_time_for_the_rest(
+def test_status_requests_are_limited_so_that_they_leave_time_for_the_agent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     paused: list[float] = []

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from forewarn.testing import Event, Service
-from helpers.forked_agent import AgentForks, Bench, living, until
+from helpers.forked_agent import AgentForks, Bench, living
+from helpers.patience import until
 
 MOST = 200  # points at which one story could be killed
 
@@ -79,7 +80,7 @@ def test_killed_at_every_step_each_stage_takes_effect_exactly_once(
     raise AssertionError("the progress never ends")
 
 
-def test_killed_at_every_turn_it_comes_to_an_end_all_the_same(
+def test_an_agent_killed_at_every_turn_still_finishes_its_event(
     lives: AgentForks, service: Service, tmp_path: Path
 ) -> None:
     """Every one of its lives ends after a few steps."""

@@ -21,8 +21,8 @@ from forewarn.agent.state.store import StateStore
 from forewarn.client.events import Event
 from helpers.agent_world import order
 from helpers.agent_zygote import pids_under
-from helpers.forked_agent import until
 from helpers.paths import HELPERS
+from helpers.patience import until
 
 POINTS = HELPERS / "killed_runner.py"
 MOST = 60  # points that one runner could have

@@ -17,7 +17,7 @@ from forewarn.agent.running.runner import MAX_OUTPUT
 from forewarn.agent.running.runners import RUNNER
 from forewarn.agent.system import durable
 from forewarn.support.guard import monotonic
-from helpers.forked_agent import until
+from helpers.patience import until
 
 
 def ordered(directory: Path, script: str, **more: Any) -> Path:
@@ -47,7 +47,7 @@ def run(directory: Path, script: str, **more: Any) -> dict[str, Any]:
     return result
 
 
-def test_it_writes_down_what_became_of_the_command(tmp_path: Path) -> None:
+def test_the_runner_records_the_result_of_its_command(tmp_path: Path) -> None:
     result = run(tmp_path, "cat; echo $FOREWARN_HOOK $FOREWARN_SECONDS_LEFT; echo no >&2; exit 7")
     assert (result["outcome"], result["code"]) == ("ended", 7)
     said = (tmp_path / "output").read_text().splitlines()
@@ -93,19 +93,19 @@ def _ended(pid: str) -> bool:
         return True
 
 
-def test_past_its_deadline_nothing_is_begun(tmp_path: Path) -> None:
+def test_no_command_is_started_after_its_deadline(tmp_path: Path) -> None:
     result = run(tmp_path, "echo here > effect", until=monotonic() + 0.5)
     assert result["outcome"] == "no-time"
     assert not (tmp_path / "begun").exists()
     assert not (tmp_path / "effect").exists()
 
 
-def test_a_deadline_shortens_the_time(tmp_path: Path) -> None:
+def test_a_deadline_shortens_the_timeout_of_a_command(tmp_path: Path) -> None:
     run(tmp_path, "echo $FOREWARN_SECONDS_LEFT", until=monotonic() + 20)
     assert (tmp_path / "output").read_text() in ("17\n", "16\n", "15\n")
 
 
-def test_of_many_runners_one_runs_the_command(tmp_path: Path) -> None:
+def test_only_one_of_many_runners_runs_the_command(tmp_path: Path) -> None:
     ordered(tmp_path, "echo once >> effect")
     runners = [begun(tmp_path) for _ in range(6)]
     for runner in runners:
@@ -115,7 +115,7 @@ def test_of_many_runners_one_runs_the_command(tmp_path: Path) -> None:
     assert (tmp_path / "effect").read_text() == "once\n"
 
 
-def test_of_much_output_the_end_is_kept(tmp_path: Path) -> None:
+def test_the_end_of_a_long_output_is_kept(tmp_path: Path) -> None:
     run(tmp_path, "yes | head -c 1000000; echo the end")
     assert (tmp_path / "output").read_bytes().endswith(b"the end\n")
     kept = [(tmp_path / name).stat().st_size for name in ("output", "output.before")]
@@ -124,7 +124,7 @@ def test_of_much_output_the_end_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["file", "signal"])
-def test_it_is_stopped_on_request(tmp_path: Path, how: str) -> None:
+def test_a_command_is_stopped_on_request(tmp_path: Path, how: str) -> None:
     ordered(tmp_path, "echo begun; exec sleep 60")
     with begun(tmp_path) as runner:
         output = tmp_path / "output"
@@ -139,7 +139,7 @@ def test_it_is_stopped_on_request(tmp_path: Path, how: str) -> None:
     assert (result["outcome"], result["code"]) == ("stopped", -signal.SIGTERM)
 
 
-def test_what_a_command_leaves_running_holds_up_nobody(tmp_path: Path) -> None:
+def test_a_background_process_of_a_command_delays_nothing(tmp_path: Path) -> None:
     """Neither by the lock, which nobody inherits, nor by the output, which it still could write."""
     result = run(tmp_path, "sleep 60 & echo $!")
     assert (result["outcome"], result["code"]) == ("ended", 0)
@@ -180,7 +180,7 @@ def test_on_a_full_disk_no_command_is_started(tmp_path: Path) -> None:
     assert not (tmp_path / "effect").exists()
 
 
-def test_a_result_that_cannot_be_written_is_tried_again_a_number_of_times(
+def test_writing_a_result_is_retried_a_number_of_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []

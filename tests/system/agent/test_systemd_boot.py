@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from helpers.paths import ROOT
-from helpers.polls import until
+from helpers.patience import until
 from helpers.process import Running
 from helpers.running_agent import RunningAgent
 from helpers.systemd_boot import BootedSystemd

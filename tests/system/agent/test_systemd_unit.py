@@ -20,7 +20,7 @@ from forewarn.testing import Service
 from helpers.clean_root import needed
 from helpers.notify_socket import NotifySocket
 from helpers.paths import HELPERS, ROOT
-from helpers.polls import until
+from helpers.patience import LIMIT, until
 from helpers.running_agent import configured, running_agent
 
 DEPLOY = ROOT / "deploy/agent"
@@ -42,7 +42,7 @@ def analyze(*argv: str, cwd: Path) -> subprocess.CompletedProcess[str]:
             pytest.fail("needs systemd-analyze: tools/test-packages as root")
         pytest.skip("needs systemd-analyze: apt-get install systemd")
     argv = ("systemd-analyze", *argv)
-    return subprocess.run(argv, cwd=cwd, capture_output=True, text=True, timeout=60)
+    return subprocess.run(argv, cwd=cwd, capture_output=True, text=True, timeout=LIMIT)
 
 
 @pytest.fixture
@@ -53,7 +53,9 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("drop_in", [False, True], ids=["alone", "with all of the drop-in"])
-def test_systemd_has_nothing_to_say_about_it(directory: Path, drop_in: bool) -> None:
+def test_systemd_analyze_verifies_the_agent_unit_without_warnings(
+    directory: Path, drop_in: bool
+) -> None:
     if drop_in:
         used = re.sub(r"^#(?=[A-Z]\w+=)", "", DROP_IN.read_text(), flags=re.MULTILINE)
         (directory / f"{UNIT.name}.d").mkdir()
@@ -63,7 +65,7 @@ def test_systemd_has_nothing_to_say_about_it(directory: Path, drop_in: bool) -> 
     assert (checked.returncode, ours) == (0, [])
 
 
-def test_it_is_exposed_as_little_as_promised(directory: Path) -> None:
+def test_the_agent_unit_has_the_documented_exposure_level(directory: Path) -> None:
     found = analyze("security", "--offline=true", "--no-pager", f"./{UNIT.name}", cwd=directory)
     level = re.search(r"Overall exposure level for \S+: ([0-9.]+)", found.stdout)
     assert level is not None, found.stderr
@@ -75,7 +77,7 @@ def test_it_is_exposed_as_little_as_promised(directory: Path) -> None:
     assert promised[1] == level[1]
 
 
-def test_it_agrees_with_the_configuration_that_comes_along() -> None:
+def test_the_agent_unit_agrees_with_the_shipped_configuration() -> None:
     said = service()
     config = read(DEPLOY / "agent.toml")
     assert config.warnings == ()
@@ -86,13 +88,14 @@ def test_it_agrees_with_the_configuration_that_comes_along() -> None:
     assert {rule.approve for rule in config.rules} == {"never"}  # nothing is done unless one says
 
 
-def test_all_that_the_example_suggests_can_be_used(tmp_path: Path) -> None:
+def test_everything_in_the_example_configuration_is_valid(tmp_path: Path) -> None:
     example = (DEPLOY / "agent.toml").read_text().replace('hooks = ["note"]\n', "", 1)
     used = tmp_path / "agent.toml"
     used.write_text(re.sub(r"^#(?=[a-z\[])", "", example, flags=re.MULTILINE))
     config = read(used)
     assert set(config.hooks) == {"note", "drain", "app", "mine"}
-    assert config.warnings == (f"{used}: hook.mine: no rule uses it, so it never runs",)
+    (warning,) = config.warnings
+    assert warning.startswith(f"{used}: hook.mine: ")
 
 
 def test_hooks_under_way_survive_a_restart_of_the_agent() -> None:
@@ -100,11 +103,11 @@ def test_hooks_under_way_survive_a_restart_of_the_agent() -> None:
     assert service()["KillMode"] == "process"
 
 
-def test_the_watchdog_bites_only_after_the_agent_itself_says_that_it_is_not_well() -> None:
+def test_the_watchdog_timeout_exceeds_the_agents_own_health_limits() -> None:
     assert int(service()["WatchdogSec"].removesuffix("s")) > LOOP_PATIENCE > BEAT
 
 
-def test_the_agent_does_all_it_has_to_within_what_its_unit_allows(tmp_path: Path) -> None:
+def test_the_agent_works_within_the_sandbox_of_its_unit(tmp_path: Path) -> None:
     """Also a hook of the user's own, and a ready-made one, which it starts."""
     needed("systemd-analyze", "mount")
     config = configured(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -47,7 +48,7 @@ def announcements(service: Service) -> Announcements:
     return Announcements(service)
 
 
-def test_it_waits_while_the_guest_is_asked(
+def test_az_restart_waits_for_the_approval_of_the_guest(
     service: Service, az: Az, announcements: Announcements
 ) -> None:
     guest = service["jumpbox"]
@@ -99,7 +100,7 @@ def test_a_scale_set_is_made_smaller(
     assert [machine.name for machine in service.machines if machine.alive] == ["jumpbox", "web_0"]
 
 
-def test_a_refusal_is_shown_as_it_is(az: Az) -> None:
+def test_az_shows_a_refusal_with_its_code(az: Az) -> None:
     refused = az.start("vm", "deallocate", "-g", "forewarn", "-n", "jumpbox")
     assert refused.wait() == 1
-    assert "(OperationNotAllowed) forewarn does not offer 'deallocate'" in "".join(refused.stderr)
+    assert re.search(r"\(OperationNotAllowed\) .*'deallocate'", "".join(refused.stderr))

@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import threading
@@ -26,6 +27,7 @@ from forewarn.control.routes.fleet import MAX_HOST_BYTES
 from forewarn.control.schema.fleet import MAX_FLEET_BYTES
 from forewarn.testing import Service
 from helpers.forked_cli import Forked, run
+from helpers.patience import LIMIT, until
 from helpers.process import Running
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
@@ -84,17 +86,18 @@ def asked(service: Service, method: str, path: str, body: str | None = None) -> 
 
 def test_applying_twice_changes_nothing(service: Service, file: Path) -> None:
     file.write_text(FLEET + "  - {name: more, kind: standalone, machines: [{name: more}]}\n")
-    assert said(service, "apply", file).splitlines() == [
-        "+ group more",
-        "+ machine more in more",
-        "1 group added, 1 machine added",
+    lines = said(service, "apply", file).splitlines()
+    assert [line.split()[:3] for line in lines[:-1]] == [
+        ["+", "group", "more"],
+        ["+", "machine", "more"],
     ]
+    assert lines[-1] == "1 group added, 1 machine added"
     seq = service._session.node.store.seq
     assert said(service, "apply", file) == "nothing to change\n"
     assert service._session.node.store.seq == seq
 
 
-def test_a_new_machine_can_ask_at_once_and_the_others_stay_where_they_were(
+def test_a_new_machine_is_answered_at_once_and_others_keep_their_addresses(
     service: Service, file: Path
 ) -> None:
     url = service.url("web_0")
@@ -109,18 +112,20 @@ def test_a_plan_shows_fields_and_changes_nothing(service: Service, file: Path) -
     seq = service._session.node.store.seq
     file.write_text(FLEET.replace("host: a}", "host: b, spot: true}"))
     page = said(service, "apply", file, "--plan")
-    assert "~ machine web_0 in web: host: a → b, spot: False → True" in page
+    (changed,) = (line for line in page.splitlines() if line.startswith("~ machine web_0 "))
+    assert changed.endswith(": host: a → b, spot: False → True")
     assert "would be: 1 machine changed" in page
     assert told(service, "apply", file, "--plan")["planned"] is True
     assert service._session.node.store.seq == seq
 
 
-def test_a_machine_put_on_a_host_that_has_failed_is_warned_of(service: Service, file: Path) -> None:
+def test_moving_a_machine_to_a_failed_host_is_a_warning(service: Service, file: Path) -> None:
     said(service, "host", "fail", "b", "--yes")
     file.write_text(FLEET.replace("host: a}", "host: b}"))
-    words = "host 'b' has failed, and no event announces this to web_0"
-    assert words in told(service, "apply", file, "--plan")["warnings"][0]
-    assert f"note: {words}" in typed(service, "apply", file).stderr
+    (warning,) = told(service, "apply", file, "--plan")["warnings"]
+    assert warning.startswith("host 'b' ")
+    assert "web_0" in warning
+    assert f"note: {warning}" in typed(service, "apply", file).stderr
     assert told(service, "apply", file)["warnings"] == []  # nothing to change, nothing to say
 
 
@@ -138,17 +143,16 @@ def test_an_error_names_file_line_and_field_and_nothing_changes(
     result = typed(service, "apply", file)
     line = file.read_text().split("update_domian")[0].count("\n") + 1
     assert result.exit_code == 1
-    assert result.stderr == (
-        f"forewarn: {file}:{line}: groups[2].machines[1000].update_domian: unknown key;"
-        " did you mean 'update_domain'?\n"
-    )
+    field = "groups[2].machines[1000].update_domian"
+    assert result.stderr.startswith(f"forewarn: {file}:{line}: {field}: ")
+    assert result.stderr.endswith("'update_domain'?\n")
     assert service._session.node.store.seq == seq
 
 
-def test_a_file_that_is_not_there_is_one_clear_line(service: Service, file: Path) -> None:
+def test_a_missing_fleet_file_is_one_line_and_exit_code_1(service: Service, file: Path) -> None:
     result = typed(service, "apply", file.with_name("none.yaml"))
     assert result.exit_code == 1
-    assert result.stderr == f"forewarn: {file.with_name('none.yaml')}: No such file or directory\n"
+    assert result.stderr.startswith(f"forewarn: {file.with_name('none.yaml')}: No such file ")
     assert typed(service, "apply").exit_code == 2
 
 
@@ -158,14 +162,14 @@ def test_removing_a_machine_with_an_event_is_refused_unless_forced(
     event = service.schedule("Reboot", "web_1")
     file.write_text(FLEET.replace("      - {name: web_1, host: b, labels: {ring: canary}}\n", ""))
     plan = said(service, "apply", file, "--plan")
-    assert f"conflict: machine 'web_1' has an active event: Reboot {event.id}" in plan
+    assert re.search(rf"^conflict: machine 'web_1' .*: Reboot {event.id}", plan, re.M)
     refused = typed(service, "apply", file)
     assert refused.exit_code == 1
     assert "machine 'web_1'" in refused.stderr
     assert event.id in refused.stderr
-    assert "pass --force to override" in refused.stderr
+    assert "--force" in refused.stderr
     assert service.get("web_1").status == 200
-    assert "- machine web_1 in web" in said(service, "apply", file, "--force")
+    assert "- machine web_1 " in said(service, "apply", file, "--force")
     assert typed(service, "machine", "show", "web_1").exit_code == 1
 
 
@@ -175,7 +179,7 @@ def test_a_machine_moves_to_another_group_with_its_address(service: Service, fil
         FLEET.replace("name: jump\n    kind: standalone", "name: two\n    kind: availability-set")
     )
     page = said(service, "apply", file)
-    assert "> machine jump from jump to two" in page
+    assert "> machine jump from " in page
     assert service.url("jump") == url
     assert told(service, "machine", "show", "jump")["group"] == "two"
 
@@ -190,10 +194,11 @@ def test_labels_select_machines_and_groups(service: Service) -> None:
     assert names("group", "list", "--label", "tier") == ["web"]
     wrong = typed(service, "machine", "list", "--label", "a b")
     assert wrong.exit_code == 1
-    assert "is not a valid label name" in wrong.stderr
+    assert "label" in wrong.stderr
+    assert "'a b'" in wrong.stderr
 
 
-def test_what_the_service_shows_can_be_put_back_and_changes_nothing(
+def test_a_fleet_read_from_the_service_can_be_applied_unchanged(
     service: Service, tmp_path: Path
 ) -> None:
     status, shown = asked(service, "GET", "/v1/fleet")
@@ -210,14 +215,11 @@ def test_the_schema_comes_with_the_command_and_from_the_service(service: Service
     assert "FleetEntry" in printed["$defs"]
 
 
-def test_single_things_are_put_and_removed_through_the_api(service: Service) -> None:
+def test_groups_hosts_and_machines_are_put_and_deleted_through_the_api(service: Service) -> None:
     group = "kind: availability-set\nmachines: [{name: n0}, {name: n1, hosts: a}]"
     status, problem = asked(service, "PUT", "/v1/groups/new", group)
-    assert (status, problem["line"], problem["detail"]) == (
-        400,
-        2,
-        "machines[1].hosts: unknown key; did you mean 'host'?",
-    )
+    assert (status, problem["line"], problem["did_you_mean"]) == (400, 2, "host")
+    assert problem["detail"].startswith("machines[1].hosts: ")
     status, found = asked(service, "PUT", "/v1/groups/new", group.replace("hosts", "host"))
     assert (status, found["machines"]["added"]) == (200, 2)
     assert asked(service, "PUT", "/v1/hosts/c", '{"labels": {"rack": "r2"}}')[0] == 200
@@ -243,59 +245,54 @@ def test_a_group_put_alone_keeps_the_place_it_has(service: Service, file: Path) 
     assert item["fields"] == [{"field": "location", "before": "north", "after": "south"}]
 
 
-def test_a_host_that_only_the_inventory_still_uses_is_told_so(service: Service) -> None:
+def test_removing_a_host_that_only_the_inventory_names_is_refused(service: Service) -> None:
     service.get("web_0")
     service.redeploy("web_0")
     service.clock.advance("1h")
     status, problem = asked(service, "DELETE", "/v1/hosts/a")
-    assert (status, problem["detail"]) == (
-        409,
-        "the inventory still puts web_0 on a, but it is on b now; put it there first (host: b)",
-    )
+    assert status == 409
+    assert re.search(r"inventory .*web_0 .*\(host: b\)$", problem["detail"])
 
 
-def test_a_group_goes_with_its_last_machine(service: Service) -> None:
+def test_deleting_the_last_machine_deletes_its_group(service: Service) -> None:
     status, found = asked(service, "DELETE", "/v1/machines/jump")
     assert (status, found["groups"]["removed"], found["machines"]["removed"]) == (200, 1, 1)
     assert asked(service, "GET", "/v1/groups/jump")[0] == 404
 
 
 @pytest.mark.parametrize("rest", ["{name: other}", "{name: jump}"])
-def test_a_group_that_comes_back_has_yet_to_ask(service: Service, rest: str) -> None:
+def test_a_group_that_was_deleted_and_created_again_is_not_enabled(
+    service: Service, rest: str
+) -> None:
     service.get("jump")
     assert asked(service, "GET", "/v1/groups/jump")[1]["enabled"]
     assert asked(service, "DELETE", "/v1/groups/jump")[0] == 200
     history = ControlClient(service.control_url).history({"group": "jump", "what": "disabled"})
-    assert [record.note for record in history.records] == ["it has no machines"]
+    assert len(history.records) == 1
     group = f"kind: standalone\nmachines: [{rest}]"
     assert asked(service, "PUT", "/v1/groups/jump", group)[0] == 200
     assert not asked(service, "GET", "/v1/groups/jump")[1]["enabled"]
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "status", "says"),
+    ("path", "body", "line", "detail"),
     [
-        ("/v1/hosts/x", "# no more\n", 400, "line 1: it is empty; a host without labels is {}"),
-        ("/v1/groups/x", "\n", 400, "line 1: it is empty; a group has at least kind and machines"),
-        ("/v1/fleet", "\n", 400, "line 1: it is empty; a fleet has at least groups"),
-        (
-            "/v1/groups/x",
-            "kind: cloud-service\nmachines: []",
-            400,
-            "line 2: machines: a group must have at least one machine",
-        ),
+        ("/v1/hosts/x", "# no more\n", 1, "empty"),
+        ("/v1/groups/x", "\n", 1, "empty"),
+        ("/v1/fleet", "\n", 1, "empty"),
+        ("/v1/groups/x", "kind: cloud-service\nmachines: []", 2, "machines: "),
     ],
 )
-def test_a_body_that_is_nothing_or_too_much(
-    service: Service, path: str, body: str, status: int, says: str
+def test_an_empty_body_or_group_is_refused_with_its_line(
+    service: Service, path: str, body: str, line: int, detail: str
 ) -> None:
-    found, problem = asked(service, "PUT", path, body)
-    text = f"line {problem['line']}: {problem['detail']}"
-    assert (found, text) == (status, says)
+    status, problem = asked(service, "PUT", path, body)
+    assert (status, problem["line"]) == (400, line)
+    assert detail in problem["detail"]
 
 
 def test_a_host_of_too_many_bytes_is_refused_before_they_are_sent(service: Service) -> None:
-    connection = http.client.HTTPConnection(urlsplit(service.control_url).netloc, timeout=30)
+    connection = http.client.HTTPConnection(urlsplit(service.control_url).netloc, timeout=LIMIT)
     try:
         connection.putrequest("PUT", "/v1/hosts/x")
         connection.putheader("Content-Type", "application/yaml")
@@ -303,35 +300,37 @@ def test_a_host_of_too_many_bytes_is_refused_before_they_are_sent(service: Servi
         connection.endheaders()
         answer = connection.getresponse()
         assert answer.status == 413
-        assert json.loads(answer.read())["detail"] == "a host may have at most 1,048,576 bytes"
+        assert f"{MAX_HOST_BYTES:,}" in json.loads(answer.read())["detail"]
     finally:
         connection.close()
 
 
-def test_what_is_no_text_is_refused(service: Service, file: Path) -> None:
+def test_a_fleet_file_that_is_not_utf_8_is_refused(service: Service, file: Path) -> None:
     file.write_bytes(b"groups: \xff")
     refused = typed(service, "apply", file)
     assert refused.exit_code == 1
     assert "not UTF-8" in refused.stderr
 
 
-def test_what_is_too_large_is_refused_on_both_sides(service: Service, file: Path) -> None:
+def test_a_fleet_that_is_too_large_is_refused_by_command_and_service(
+    service: Service, file: Path
+) -> None:
     with file.open("ab") as grown:
         grown.truncate(MAX_FLEET_BYTES + 1)
     refused = typed(service, "apply", file)
     assert refused.exit_code == 1
-    assert refused.stderr == (
-        f"forewarn: {file}: the file has 67,108,865 bytes; the maximum is 67,108,864\n"
-    )
+    assert refused.stderr.startswith(f"forewarn: {file}: ")
+    assert f"{MAX_FLEET_BYTES + 1:,}" in refused.stderr
+    assert f"{MAX_FLEET_BYTES:,}" in refused.stderr
     parts = urlsplit(service.control_url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=LIMIT)
     connection.putrequest("PUT", "/v1/fleet")
     connection.putheader("Content-Type", "application/yaml")
     connection.putheader("Content-Length", str(MAX_FLEET_BYTES + 1))
     connection.endheaders()
     answer = connection.getresponse()
     assert answer.status == 413
-    assert json.load(answer)["detail"] == "a fleet may have at most 67,108,864 bytes"
+    assert f"{MAX_FLEET_BYTES:,}" in json.load(answer)["detail"]
     connection.close()
 
 
@@ -345,7 +344,7 @@ def test_polls_and_approvals_go_on_while_a_large_fleet_is_applied(
 
     def held(*arguments: Any) -> Any:
         reached.set()
-        assert go_on.wait(60)
+        assert go_on.wait(LIMIT)
         return decided(*arguments)
 
     monkeypatch.setattr(fleet_apply, "_decided", held)
@@ -357,7 +356,7 @@ def test_polls_and_approvals_go_on_while_a_large_fleet_is_applied(
     thread = threading.Thread(target=lambda: result.append(typed(service, "apply", file)))
     thread.start()
     try:
-        assert reached.wait(60)
+        assert reached.wait(LIMIT)
         progress = asked(service, "GET", "/v1/fleet/progress")[1]
         assert progress["stage"]
         assert 0 < progress["fraction"] < 1
@@ -366,13 +365,13 @@ def test_polls_and_approvals_go_on_while_a_large_fleet_is_applied(
         assert service.document("web_1")["Events"][0]["EventStatus"] == "Started"
         status, problem = asked(service, "PUT", "/v1/fleet", FLEET)
         assert status == 409
-        assert "another fleet is being applied" in problem["detail"]
+        assert "another fleet" in problem["detail"]
     finally:
         go_on.set()
         thread.join()
     assert result[0].exit_code == 0, result[0].output
     assert "5000 machines added" in result[0].stdout
-    assert "+ … 5000 machines added in total" in result[0].stdout
+    assert "\n+ … 5000 machines" in result[0].stdout
     assert len(result[0].stdout.splitlines()) < 30
     assert service.document("web_1")["Events"][0]["EventStatus"] == "Started"
     assert service.get("many-4999").status == 200
@@ -383,7 +382,7 @@ def test_on_a_terminal_a_bar_shows_how_far_it_is(service: Service, file: Path) -
     file.write_text(FLEET.replace("web_1", "web_2"))
     ours, theirs = pty.openpty()
     argv = [*FOREWARN, "apply", str(file), "--url", service.control_url]
-    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=theirs, text=True, timeout=60)
+    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=theirs, text=True, timeout=LIMIT)
     os.close(theirs)
     shown = b""
     with contextlib.suppress(OSError):  # which is how a terminal ends
@@ -395,7 +394,7 @@ def test_on_a_terminal_a_bar_shows_how_far_it_is(service: Service, file: Path) -
     assert "1 machine added, 1 machine removed" in done.stdout
 
 
-def test_elsewhere_there_is_no_bar(service: Service, file: Path) -> None:
+def test_without_a_terminal_there_is_no_progress_bar(service: Service, file: Path) -> None:
     done = _run(service.control_url, "apply", file)
     assert (done.returncode, done.stdout, done.stderr) == (0, "nothing to change\n", "")
 
@@ -412,7 +411,9 @@ def test_the_command_needs_no_packages_of_a_server(file: Path) -> None:
         f"asked = CliRunner().invoke(app, ['apply', {str(file)!r}, '--url', 'http://127.0.0.1:1'])\n"
         "assert 'no service answers' in asked.output, asked.output\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -438,7 +439,10 @@ def _control(running: Running) -> str:
 
 def _run(control: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
     return run(
-        [*FOREWARN, *map(str, words), "--url", control], capture_output=True, text=True, timeout=60
+        [*FOREWARN, *map(str, words), "--url", control],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
     )
 
 
@@ -451,7 +455,7 @@ def test_serve_without_a_fleet_keeps_what_was_applied(tmp_path: Path, file: Path
     running = _serve("--state", state)
     try:
         control = _control(running)
-        assert "there are no machines yet" in "".join(running.stderr)
+        until(lambda: "no machines yet" in "".join(running.stderr))
         assert _typed(control, "apply", file).exit_code == 0
     finally:
         running.stop()
@@ -462,7 +466,7 @@ def test_serve_without_a_fleet_keeps_what_was_applied(tmp_path: Path, file: Path
         again.stop()
 
 
-def test_serve_goes_on_with_what_is_stored_if_its_fleet_is_refused(
+def test_serve_keeps_the_stored_inventory_if_its_fleet_is_refused(
     tmp_path: Path, file: Path
 ) -> None:
     state = tmp_path / "state.db"

@@ -13,7 +13,7 @@ import pytest
 
 from forewarn.testing import SAMPLE, Service
 from helpers.netns import needs_root
-from helpers.patience import until
+from helpers.patience import LIMIT, until
 from helpers.process import Running
 from helpers.running_agent import configured, running_agent
 from helpers.serve_process import FOREWARN, environment, running_service, write_settings
@@ -70,7 +70,7 @@ def test_run(service: Service, options: list[str]) -> None:
         needs_root()
     words = ["run", "--url", service.control_url, "--machine", "web_0", *options, "--", *SHOW]
     ended = subprocess.run(
-        [*BEFORE, *FOREWARN, *words], capture_output=True, text=True, check=False, timeout=60
+        [*BEFORE, *FOREWARN, *words], capture_output=True, text=True, check=False, timeout=LIMIT
     )
     assert ended.returncode == 0, ended.stderr
     assert masks(ended.stdout) == [0, HANG_UP]
@@ -79,7 +79,7 @@ def test_run(service: Service, options: list[str]) -> None:
 def test_fenced(tmp_path: Path) -> None:
     words = ["fenced", "--dir", str(tmp_path), "--key", "web_0", "--fence", "1", "--", *SHOW]
     ended = subprocess.run(
-        [*BEFORE, *FOREWARN, *words], capture_output=True, text=True, check=True, timeout=60
+        [*BEFORE, *FOREWARN, *words], capture_output=True, text=True, check=True, timeout=LIMIT
     )
     assert masks(ended.stdout) == [0, HANG_UP]
 

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from forewarn.testing import Service
+from helpers.patience import LIMIT, until
 from helpers.polled_service import NEVER_LONGER
-from helpers.polls import until
 from helpers.process import end
 from helpers.serve_process import environment, write_settings
 
@@ -68,7 +68,7 @@ def urls(directory: Path, pid: int) -> dict[str, Any]:
         assert Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z", "it has ended"
         return note.exists() and bool(note.read_bytes())
 
-    until(left, NEVER_LONGER)
+    until(left)
     found = json.loads(note.read_bytes())
     assert isinstance(found, dict)
     return found
@@ -141,7 +141,7 @@ def test_the_agent_prepares(tmp_path: Path) -> None:
         (tmp_path / "agent").mkdir(mode=0o700)
         with started(["agent", "--config", str(config)], (0, 1, 2), tmp_path) as pid:
             service.schedule("Reboot", machine.name)
-            until((tmp_path / "prepared").exists, NEVER_LONGER)
+            until((tmp_path / "prepared").exists)
             assert_harmless(pid, (0, 1, 2))
 
 
@@ -154,7 +154,7 @@ def test_a_program_is_run(tmp_path: Path) -> None:
         words = ["run", "--no-netns", "--", "sh", "-c", script]
         env = {"FOREWARN_URL": service.control_url}
         with started(words, (0, 1, 2), tmp_path, **env) as pid:
-            until((tmp_path / "done").exists, NEVER_LONGER)
+            until((tmp_path / "done").exists)
             links = (tmp_path / "links").read_text().split()
             assert links[0] == links[2] == "/dev/null"
             assert_harmless(pid, (0, 1, 2))
@@ -167,6 +167,6 @@ def test_a_short_command_ends_as_ever(closed: tuple[int, ...], tmp_path: Path) -
             os.close(fd)
 
     ended = subprocess.run(
-        [*FOREWARN, "config", "show"], env=environment(tmp_path), preexec_fn=close, timeout=60
+        [*FOREWARN, "config", "show"], env=environment(tmp_path), preexec_fn=close, timeout=LIMIT
     )
     assert ended.returncode == 0

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
 import pty
+import re
 import signal
 import socket
 import struct
@@ -24,8 +26,10 @@ from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
 from forewarn.control.client.client import ControlClient
+from forewarn.core.events import EventType, Source
 from forewarn.testing import SAMPLE, Service
 from helpers.forked_cli import Forked, run
+from helpers.patience import LIMIT
 from helpers.process import Running
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
@@ -53,7 +57,7 @@ def told(service: Service, *words: str) -> Any:
     return json.loads(result.stdout)
 
 
-def test_machine_list_says_where_to_ask_as_each(shared: Service) -> None:
+def test_machine_list_has_the_metadata_url_of_each_machine(shared: Service) -> None:
     machines = told(shared, "machine", "list")
     assert len(machines) == 11
     first = machines[0]
@@ -80,7 +84,7 @@ def test_machine_list_says_where_to_ask_as_each(shared: Service) -> None:
         ("clock", "show"),
     ],
 )
-def test_every_page_is_there_for_people_and_for_programs(
+def test_every_listing_is_available_as_text_and_as_json(
     shared: Service, words: tuple[str, ...]
 ) -> None:
     page = typed(shared, *words)
@@ -101,7 +105,7 @@ def test_an_event_from_schedule_to_its_end(service: Service) -> None:
     (shown,) = service.document("web_1")["Events"]
     assert shown["DurationInSeconds"] == 9
     explained = typed(service, "event", "explain", event["id"]).stdout
-    assert "its notice has not passed" in explained
+    assert "notice" in explained
     assert "seen by web_1" in explained
     approved = told(service, "event", "approve", event["id"][:8], "--yes")
     assert approved["status"] == "Started"
@@ -122,7 +126,7 @@ def test_an_absolute_time(service: Service) -> None:
     assert told(service, *words)["not_before"] == "2027-01-16T00:00:00Z"
 
 
-def test_restart_and_redeploy_are_a_users(service: Service) -> None:
+def test_restart_and_redeploy_raise_events_of_source_user(service: Service) -> None:
     service.get("sql-0")
     for verb, type in (("restart", "Reboot"), ("redeploy", "Redeploy")):
         event = told(service, "machine", verb, "sql-0")
@@ -130,17 +134,17 @@ def test_restart_and_redeploy_are_a_users(service: Service) -> None:
         assert (event["status"], event["duration"]) == ("Scheduled", -1)
 
 
-def test_a_command_says_so_when_nobody_listens(service: Service) -> None:
+def test_a_restart_in_a_group_that_is_not_enabled_is_unannounced(service: Service) -> None:
     result = typed(service, "machine", "restart", "sql-1")
     assert "not enabled" in result.stderr
-    assert "at once, or as soon as the machine is free, unannounced" in result.stderr
+    assert "unannounced" in result.stderr
     (event,) = told(service, "event", "list", "--group", "sql")
     assert (event["status"], event["unannounced"], event["listed"]) == ("Started", True, False)
     service.get("sql-1")
     assert "Started, unannounced" in typed(service, "event", "list").stdout
     assert "Started, unannounced" in typed(service, "event", "show", event["id"]).stdout
     explained = typed(service, "event", "explain", event["id"]).stdout
-    assert "unannounced: it is not listed in the machines' document" in explained
+    assert "unannounced: " in explained
 
 
 def test_cancel_withdraws(service: Service) -> None:
@@ -169,42 +173,36 @@ def test_an_evicted_machine_is_listed_as_gone_and_can_be_restored(service: Servi
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("event schedule Reboot web_9", "no machine 'web_9'; did you mean 'web_"),
+        ("event schedule Reboot web_9", "'web_9'"),
         ("event schedule Reboot web_0 sql-0", "one group"),
         ("event schedule Reboot web_0 web_1", "one update domain"),
-        ("event schedule Reboot web_0 web_0", "has 'web_0' twice"),
-        (
-            "event schedule Explode web_0",
-            "expected one of Freeze, Reboot, Redeploy, Preempt, Terminate",
-        ),
-        ("event schedule Reboot web_0 --notice 5m", "pass --short-notice to override"),
+        ("event schedule Reboot web_0 web_0", "'web_0' twice"),
+        ("event schedule Explode web_0", ", ".join(type.value for type in EventType)),
+        ("event schedule Reboot web_0 --notice 5m", "--short-notice"),
         ("event schedule Reboot web_0 --notice 1000d", "(90 d)"),
         ("event schedule Reboot web_0 --not-before 2020-01-01T00:00:00Z", "in the past"),
         ("event schedule Reboot web_0 --not-before 2099-01-01T00:00:00Z", "too far"),
         ("event schedule Reboot web_0 --notice 1h --not-before 2027-01-16T00:00:00Z", "not both"),
         ("event schedule Reboot web_0 --duration -2", "at least -1"),
-        ("event schedule Reboot web_0 --source Aliens", "expected one of Platform, User"),
-        (
-            "event schedule Freeze web_0 --source User",
-            "source User is for a Reboot or Redeploy only",
-        ),
-        ("event schedule Reboot web_0 --source User --duration 5", "leave the duration out"),
+        ("event schedule Reboot web_0 --source Aliens", ", ".join(one.value for one in Source)),
+        ("event schedule Freeze web_0 --source User", "Reboot or Redeploy"),
+        ("event schedule Reboot web_0 --source User --duration 5", "duration"),
         (f"event schedule Reboot web_0 --description {'x' * 1025}", "at most 1024"),
         ("event show nope", "no event 'nope'"),
         ("event cancel nope", "no event 'nope'"),
         ("event approve nope", "no event 'nope'"),
         ("event explain nope", "no event 'nope'"),
-        ("machine show nope", "no machine 'nope'; there are"),
+        ("machine show nope", "no machine 'nope'"),
         ("machine restart nope", "no machine 'nope'"),
-        ("machine restore web_0", "only a machine that was evicted or deleted"),
+        ("machine restore web_0", "evicted or deleted"),
         ("group show wep", "did you mean 'web'?"),
         ("group disable nope", "no group 'nope'"),
-        ("machine list --group wbe", "no group 'wbe'; did you mean 'web'?"),
-        ("event list --group wbe", "no group 'wbe'; did you mean 'web'?"),
-        ("event list --group wbe --all", "no group 'wbe'; did you mean 'web'?"),
+        ("machine list --group wbe", "no group 'wbe'; "),
+        ("event list --group wbe", "no group 'wbe'; "),
+        ("event list --group wbe --all", "no group 'wbe'; "),
     ],
 )
-def test_bad_input_gets_one_clear_line_and_changes_nothing(
+def test_a_refused_command_prints_one_line_and_changes_nothing(
     shared: Service, words: str, says: str
 ) -> None:
     before = told(shared, "event", "list", "--all"), told(shared, "machine", "list")
@@ -216,7 +214,7 @@ def test_bad_input_gets_one_clear_line_and_changes_nothing(
     assert (told(shared, "event", "list", "--all"), told(shared, "machine", "list")) == before
 
 
-def test_an_event_that_is_over_cannot_be_moved(service: Service) -> None:
+def test_an_event_that_is_over_can_be_neither_approved_nor_cancelled(service: Service) -> None:
     event = told(service, "event", "schedule", "Reboot", "web_0")
     told(service, "event", "cancel", event["id"])
     for verb in ("approve", "cancel"):
@@ -256,7 +254,7 @@ def test_a_group_that_is_no_more_keeps_its_past_events(service: Service) -> None
     assert "no group 'jumpbox'" in typed(service, "event", "list", "--group", "jumpbox").stderr
 
 
-def test_a_list_says_of_each_machine_and_host_what_the_one_alone_says(service: Service) -> None:
+def test_lists_and_single_objects_show_the_same_fields(service: Service) -> None:
     for machine in ("web_0", "web_2", "jumpbox"):
         told(service, "event", "schedule", "Reboot", machine)
     host = next(host["name"] for host in told(service, "host", "list") if host["machines"])
@@ -270,7 +268,7 @@ def test_a_list_says_of_each_machine_and_host_what_the_one_alone_says(service: S
 HOSTILE = "a\x1b[2J\nb\x9bc\u202ed"
 
 
-def test_what_others_wrote_does_not_act_on_the_terminal(service: Service) -> None:
+def test_control_characters_in_texts_are_escaped(service: Service) -> None:
     event = told(service, "event", "schedule", "Reboot", "web_0", "--description", HOSTILE)
     assert event["description"] == HOSTILE
     told(service, "event", "cancel", event["id"])
@@ -286,7 +284,7 @@ def test_what_others_wrote_does_not_act_on_the_terminal(service: Service) -> Non
 
 
 @pytest.mark.parametrize("words", ["machine list", "machine list --json", "history --json"])
-def test_a_full_disk_is_one_clear_line(shared: Service, words: str) -> None:
+def test_output_to_a_full_disk_fails_with_one_line(shared: Service, words: str) -> None:
     with Path("/dev/full").open("w") as full:
         done = run(
             [*FOREWARN, *words.split(), "--url", shared.control_url],
@@ -294,20 +292,20 @@ def test_a_full_disk_is_one_clear_line(shared: Service, words: str) -> None:
             stderr=subprocess.PIPE,
             text=True,
             check=False,
-            timeout=60,
         )
     assert done.returncode == 1
-    assert done.stderr == "forewarn: cannot write the output: No space left on device\n"
+    assert os.strerror(errno.ENOSPC) in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
-def test_without_a_service_the_command_says_what_to_do(tmp_path: Path) -> None:
+def test_without_a_service_a_command_names_the_url_or_forewarn_dev(tmp_path: Path) -> None:
     alone = {"XDG_RUNTIME_DIR": str(tmp_path)}
     result = CliRunner().invoke(app, ["machine", "list"], env=alone)
     assert result.exit_code == 1
     assert "forewarn dev" in result.stderr
     result = CliRunner().invoke(app, ["machine", "list", "--url", "http://127.0.0.1:1"])
     assert result.exit_code == 1
-    assert "no service answers at http://127.0.0.1:1" in result.stderr
+    assert "http://127.0.0.1:1" in result.stderr
 
 
 def started(*words: str, env: dict[str, str] | None = None) -> Running:
@@ -332,7 +330,7 @@ def urls(running: Running) -> dict[str, str]:
 ANY_PORT = ("--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0")
 
 
-def test_dev_is_found_by_other_commands_and_tells_every_visible_change(tmp_path: Path) -> None:
+def test_dev_is_found_by_other_commands_and_prints_every_visible_change(tmp_path: Path) -> None:
     env = {"XDG_RUNTIME_DIR": str(tmp_path)}
     dev = started("dev", "--clock", "virtual", "--as", "web_1", *ANY_PORT, env=env)
     found = urls(dev)
@@ -353,21 +351,17 @@ def test_dev_is_found_by_other_commands_and_tells_every_visible_change(tmp_path:
     assert dev.stop() == 0
     said = "".join(dev.stderr)
     assert "curl -H Metadata:true 'http://127.0.1.9:" in said
-    for line in (
-        "Scheduled Reboot of web_0",
-        "Started Reboot of web_0",
-        "Finished Reboot of web_0",
-        "Freeze of web_1 is approved by operator, but has to wait",
-    ):
-        assert line in said
+    for status in ("Scheduled", "Started", "Finished"):
+        assert f"{status} Reboot of web_0" in said
+    assert re.search("Freeze of web_1 .*operator, .*wait", said)
     assert list((tmp_path / "forewarn").iterdir()) == []
 
 
-def test_under_speed_every_page_says_so_and_tight_notices_are_warned_of(tmp_path: Path) -> None:
+def test_a_sped_up_service_prints_its_speed_and_warns_of_short_notices(tmp_path: Path) -> None:
     dev = started("dev", "--speed", "60", *ANY_PORT, env={"XDG_RUNTIME_DIR": str(tmp_path)})
     control = urls(dev)["control"]
     result = CliRunner().invoke(app, ["event", "list", "--url", control])
-    assert "speed 60: durations are divided by 60" in result.stderr
+    assert "speed 60: " in result.stderr
     second = run(
         [
             *FOREWARN,
@@ -380,17 +374,17 @@ def test_under_speed_every_page_says_so_and_tight_notices_are_warned_of(tmp_path
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=LIMIT,
         env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
     )
     assert second.returncode == 1
-    assert "A service runs there already (process " in second.stderr
+    assert f"(process {dev.process.pid})" in second.stderr
     result = CliRunner().invoke(app, ["event", "schedule", "Preempt", "web_2", "--url", control])
-    assert "the notice is only" in result.stderr
+    assert "notice is only" in result.stderr
     assert dev.stop() == 0
     said = "".join(dev.stderr)
-    assert "speed 60: durations are divided by 60" in said
-    assert "a Preempt has only 0.5 s of notice" in said
+    assert "speed 60: " in said
+    assert "Preempt has only 0.5 s" in said
     assert "Reboot has only" not in said
 
 
@@ -399,16 +393,18 @@ def test_under_speed_every_page_says_so_and_tight_notices_are_warned_of(tmp_path
     [
         ("dev --speed 0", 2, "from 0.01 to"),
         ("dev --clock lunar", 2, "'real' or 'virtual'"),
-        ("dev --clock virtual --speed 2", 2, "cannot be combined with a virtual clock"),
+        ("dev --clock virtual --speed 2", 2, "with a virtual clock"),
         ("dev --as nobody", 1, "unknown machine"),
         ("dev --fleet /nowhere.yaml", 1, "/nowhere.yaml"),
-        ("dev --metadata 10.1.2.3:80", 1, "only listens on loopback"),
+        ("dev --metadata 10.1.2.3:80", 1, "loopback"),
         ("dev --metadata nowhere", 2, "not HOST:PORT"),
         ("serve --fleet /nowhere.yaml", 1, "/nowhere.yaml"),
         ("serve --config /nowhere.toml", 1, "/nowhere.toml"),
     ],
 )
-def test_a_service_that_cannot_start_says_why(words: str, status: int, says: str) -> None:
+def test_a_service_that_cannot_start_names_the_option_or_file(
+    words: str, status: int, says: str
+) -> None:
     result = CliRunner().invoke(app, words.split())
     assert result.exit_code == status
     assert says in result.stderr
@@ -447,7 +443,7 @@ def test_serve_knows_guests_by_their_source_address(tmp_path: Path) -> None:
         [*FOREWARN, "serve", "--config", str(settings)], capture_output=True, text=True, check=False
     )
     assert second.returncode == 1
-    assert f"in use by process {serving.process.pid}" in second.stderr
+    assert f"process {serving.process.pid}" in second.stderr
     serving.process.send_signal(signal.SIGINT)
     assert serving.wait() == 0
     judged = CliRunner().invoke(app, ["conformance", str(tmp_path / "trace.jsonl")])
@@ -459,10 +455,10 @@ def test_serve_knows_guests_by_their_source_address(tmp_path: Path) -> None:
     ("line", "says"),
     [
         ('metadata = "0.0.0.0:80"', "allow_other_addresses"),
-        ('control = "192.168.1.1:80"', "set tls_certificate and tls_key"),
-        ('fleat = "x"', "did you mean 'fleet'?"),
-        ('silence = "soon"', "silence: 'soon' is not a duration"),
-        ("throttle = -1", "throttle must not be negative"),
+        ('control = "192.168.1.1:80"', "tls_certificate"),
+        ('fleat = "x"', "'fleet'?"),
+        ('silence = "soon"', "silence: 'soon'"),
+        ("throttle = -1", "throttle"),
         ("= 1", "Invalid"),
     ],
 )
@@ -551,7 +547,7 @@ def on_terminal(columns: int, *words: str) -> str:
         while some := os.read(ours, 65_536):
             shown += some
     os.close(ours)
-    assert process.wait(60) == 0
+    assert process.wait(LIMIT) == 0
     return shown.decode().replace("\r\n", "\n")
 
 
@@ -574,10 +570,10 @@ def test_an_encoding_without_symbols_gets_similar_ones() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=LIMIT,
         env={**os.environ, "PYTHONIOENCODING": "latin-1"},
     )
     assert done.returncode == 1
     assert "scenario user-reboot: failed" in done.stdout
-    assert "\n  x the command on web_0 ended with 0 before it polled for events" in done.stdout
+    assert "\n  x the command " in done.stdout
     assert "Traceback" not in done.stderr

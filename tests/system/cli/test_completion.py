@@ -13,6 +13,7 @@ import pytest
 
 from forewarn.testing import SAMPLE, Service
 from helpers.clean_root import needed
+from helpers.patience import LIMIT
 from helpers.write_man_page import MAN_PAGE, SCRIPTS
 
 
@@ -31,7 +32,7 @@ def in_shell(service: Service, *words: str) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=LIMIT,
         stdin=subprocess.DEVNULL,
     )
     assert done.returncode == 0, done.stderr
@@ -64,7 +65,9 @@ def test_fish_completes_names_and_describes_them(service: Service) -> None:
     needed("fish")
     script = "forewarn completion fish | source; complete -C 'forewarn machine restart web_'"
     lines = in_shell(service, "fish", "--no-config", "-c", script).splitlines()
-    assert lines[0] == "web_0\tin web, on host-a"
+    name, description = lines[0].split("\t")
+    assert name == "web_0"
+    assert {"web,", "host-a"} <= set(description.split())
     assert len(lines) == 4
 
 
@@ -92,18 +95,18 @@ def test_the_man_page_is_shown_without_a_warning() -> None:
         env={**os.environ, "MANWIDTH": "100", "LC_ALL": "C.UTF-8"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LIMIT,
     )
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "forewarn event schedule [OPTIONS]" in shown.stdout
-    assert "Allow less notice than is documented for this event type." in shown.stdout
+    assert "--short-notice" in shown.stdout
 
 
 def test_an_unknown_shell_is_refused() -> None:
     forewarn = shutil.which("forewarn", path=str(Path(sys.executable).parent))
     assert forewarn is not None
     done = subprocess.run(
-        [forewarn, "completion", "tcsh"], capture_output=True, text=True, timeout=60
+        [forewarn, "completion", "tcsh"], capture_output=True, text=True, timeout=LIMIT
     )
     assert done.returncode == 2
-    assert "unknown shell 'tcsh'; expected bash, zsh or fish" in done.stderr
+    assert "'tcsh'; expected bash," in done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import resource
 import socket
 from datetime import UTC, datetime, timedelta
@@ -90,7 +91,7 @@ def certificate(directory: Path, days: int, begins: int = -1) -> tuple[str, str]
 # The command.
 
 
-def test_settings_that_can_be_used_are_said_to_be(tmp_path: Path) -> None:
+def test_checking_usable_settings_succeeds_and_leaves_nothing(tmp_path: Path) -> None:
     """As a process: nothing is started, and nothing is left."""
     settings = write_settings(tmp_path)
     checked = forking.run(
@@ -98,10 +99,9 @@ def test_settings_that_can_be_used_are_said_to_be(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         env=environment(tmp_path),
-        timeout=60,
     )
-    assert (checked.returncode, checked.stdout) == (0, "the settings are valid\n")
-    assert checked.stderr == ""
+    assert (checked.returncode, checked.stderr) == (0, "")
+    assert checked.stdout.count("\n") == 1
     assert list((tmp_path / "state").iterdir()) == []
 
 
@@ -109,17 +109,16 @@ def test_problems_are_exit_code_1_and_warnings_are_not(tmp_path: Path) -> None:
     settings = write_settings(tmp_path, 'histroy = "1d"\n')
     checked = run("check", "--config", str(settings))
     assert checked.exit_code == 1
-    assert checked.stderr == (
-        f"forewarn: {settings}:6: histroy: unknown key; did you mean 'history'?\n"
-    )
+    assert checked.stderr.startswith(f"forewarn: {settings}:6: histroy: ")
+    assert checked.stderr.endswith("'history'?\n")
     settings = write_settings(tmp_path)
     settings.chmod(0o666)
     checked = run("check", "--config", str(settings))
     assert checked.exit_code == 0
-    assert checked.stderr.startswith(f"warning: {settings} can be written by other users")
+    assert checked.stderr.startswith(f"warning: {settings} can be written")
 
 
-def test_a_program_is_told_the_same(tmp_path: Path) -> None:
+def test_the_report_of_a_check_is_available_as_json(tmp_path: Path) -> None:
     settings = write_settings(tmp_path, 'tls_key = "k"\nthrottle = -1\n')
     checked = run("check", "--config", str(settings), "--json")
     assert checked.exit_code == 1
@@ -146,10 +145,10 @@ def test_every_setting_is_shown_with_where_it_comes_from(tmp_path: Path) -> None
     assert "history" in table
 
 
-def test_what_cannot_be_read_is_not_shown(tmp_path: Path) -> None:
+def test_an_unreadable_setting_is_named_and_nothing_is_shown(tmp_path: Path) -> None:
     shown = run("show", env={"FOREWARN_THROTTLE": "x"})
     assert (shown.exit_code, shown.stdout) == (1, "")
-    assert "throttle must be a whole number" in shown.stderr
+    assert "throttle" in shown.stderr
 
 
 # The machine.
@@ -158,26 +157,24 @@ def test_what_cannot_be_read_is_not_shown(tmp_path: Path) -> None:
 def test_directories_must_be_there_and_belong_to_the_service(tmp_path: Path, state: str) -> None:
     assert findings(state=state) == []
     (gone,) = findings(state=f"{tmp_path}/gone/x.db")
-    assert (
-        gone
-        == f"! state: the directory {tmp_path}/gone does not exist; create it, or choose another"
-    )
+    assert gone.startswith(f"! state: the directory {tmp_path}/gone does ")
     (gone,) = findings(state=state, record=f"{tmp_path}/gone/x")
-    assert gone.startswith(f"! record: the directory {tmp_path}/gone does not exist")
+    assert gone.startswith(f"! record: the directory {tmp_path}/gone does ")
     (is_one,) = findings(state=str(tmp_path / "state"))
     assert is_one.startswith("! state:")
     Path(state).touch(0o644)
-    assert f"? state: {state} can be read by other users: chmod 600 {state}" in findings(
-        state=state
+    assert any(
+        line.startswith(f"? state: {state} can be read") and line.endswith(f": chmod 600 {state}")
+        for line in findings(state=state)
     )
     Path(state).unlink()
     Path(state).parent.chmod(0o777)
-    (open_,) = findings(state=state)
-    assert "can be written by other users" in open_
+    (writable,) = findings(state=state)
+    assert "can be written" in writable
 
 
 @pytest.mark.usefixtures("next_version")
-def test_a_state_that_cannot_be_taken_up_is_found_before_it_is_tried(state: str) -> None:
+def test_an_unusable_state_is_found_without_opening_it(state: str) -> None:
     write_state(THIS, Path(state))
     before = sorted(Path(state).parent.iterdir())
     (old,) = findings(state=state)
@@ -204,9 +201,9 @@ def test_the_certificate_for_nodes_must_be_of_their_authority(tmp_path: Path, st
         )
 
     assert found(authority.path) == []
-    assert found(other.path) == [
-        f"! nodes_certificate: {pair.certificate} was not issued by {other.path}"
-    ]
+    (other_issuer,) = found(other.path)
+    assert other_issuer.startswith(f"! nodes_certificate: {pair.certificate} ")
+    assert other_issuer.endswith(str(other.path))
 
 
 def test_a_certificate_must_fit_its_key_and_be_valid(
@@ -219,32 +216,35 @@ def test_a_certificate_must_fit_its_key_and_be_valid(
     (tmp_path / "other").mkdir()
     other = certificate(tmp_path / "other", days=3)
     (mismatch,) = found(pair[0], other[1])
-    assert mismatch == f"! tls_certificate: {other[1]} is not the key of {pair[0]}"
+    assert mismatch.startswith(f"! tls_certificate: {other[1]} is not ")
+    assert mismatch.endswith(pair[0])
     (soon,) = found(*other)
     assert soon == f"? tls_certificate: {other[0]} expires in 2 days"
     (tmp_path / "old").mkdir()
     old = certificate(tmp_path / "old", days=-1, begins=-9)
-    assert found(*old) == [f"? tls_certificate: {old[0]} has expired, so clients refuse it"]
+    (expired,) = found(*old)
+    assert expired.startswith(f"? tls_certificate: {old[0]} has expired")
     (tmp_path / "new").mkdir()
     new = certificate(tmp_path / "new", days=90, begins=9)
-    assert found(*new) == [f"? tls_certificate: {new[0]} is not valid yet, so clients refuse it"]
-    assert found(pair[0], f"{tmp_path}/gone") == [
-        f"! tls_certificate: {tmp_path}/gone: No such file or directory"
-    ]
+    (early,) = found(*new)
+    assert early.startswith(f"? tls_certificate: {new[0]} is not valid")
+    (missing,) = found(pair[0], f"{tmp_path}/gone")
+    assert missing.startswith(f"! tls_certificate: {tmp_path}/gone: ")
     (tmp_path / "nonsense").write_text("nonsense")
     (nonsense,) = found(str(tmp_path / "nonsense"), pair[1])
     assert "cannot be used" in nonsense
     Path(pair[1]).chmod(0o640)  # the service's group may read it
     assert found(*pair) == []
     Path(other[1]).chmod(0o644)
-    assert f"? tls_key: {other[1]} can be read by all users: chmod o= {other[1]}" in found(*other)
-    (name,) = found(*pair, control_names=["a.example", "b.example"])
-    assert "is not valid for 'b.example', but for a.example" in name.replace(
-        "'a.example'", "a.example"
+    assert any(
+        line.startswith("? tls_key: ") and line.endswith(f"chmod o= {other[1]}")
+        for line in found(*other)
     )
+    (name,) = found(*pair, control_names=["a.example", "b.example"])
+    assert re.search(r"not valid for 'b\.example', .*a\.example", name)
 
 
-def test_windows_in_time_zones_that_are_not_known_here_are_warned_of(state: str) -> None:
+def test_windows_in_unknown_time_zones_are_a_warning(state: str) -> None:
     assert findings(state=state) == []
     lost = Window(text="22:00-04:00 Mars/Base", opens=22 * 60, closes=4 * 60, zone="Mars/Base")
     put = ConfigurationPut(MaintenanceConfiguration(name="nights", windows=(lost,)))
@@ -257,37 +257,33 @@ def test_windows_in_time_zones_that_are_not_known_here_are_warned_of(state: str)
 
     asyncio.run(store_it())
     (closed,) = findings(state=state)
-    assert closed.startswith(
-        "? state: the window '22:00-04:00 Mars/Base' of maintenance configuration 'nights' stays"
-        " closed, because this computer does not know the time zone 'Mars/Base'"
-    )
+    assert closed.startswith(f"? state: the window '{lost.text}' ")
+    assert "'nights'" in closed
+    assert "'Mars/Base'" in closed
 
 
-def test_programs_that_others_can_change_are_warned_of(tmp_path: Path, state: str) -> None:
+def test_programs_writable_by_others_are_a_warning(tmp_path: Path, state: str) -> None:
     program = tmp_path / "carry"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o777)
     (warned,) = findings(state=state, gates={"well": [str(program)]})
-    assert warned.startswith(f"? gate 'well': {program} can be written by other users")
+    assert warned.startswith(f"? gate 'well': {program} can be written")
 
 
-def test_addresses_that_are_not_here_are_warned_of(state: str) -> None:
+def test_addresses_the_machine_does_not_have_are_a_warning(state: str) -> None:
     said = LoadedSettings(Settings(state=state, metadata="169.254.1.2:80", control="127.0.0.1:0"))
     (warned, *_) = machine.findings(said, config(said), None)
-    assert "169.254.1.2 is not an address of this machine" in warned.message
-    assert "ip address add 169.254.1.2/32 dev lo" in warned.message
+    assert "add 169.254.1.2/32 dev lo" in warned.message
 
 
-def test_an_address_for_azures_sdks_that_is_in_use_is_warned_of(
-    state: str, pair: tuple[str, str]
-) -> None:
+def test_an_arm_address_in_use_is_a_warning(state: str, pair: tuple[str, str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         arm = f"127.0.0.1:{taken.getsockname()[1]}"
         found = findings(state=state, arm=arm, tls_certificate=pair[0], tls_key=pair[1])
     assert [line for line in found if line.startswith(f"? arm: {arm} is in use")]
 
 
-def test_every_address_where_guests_ask_is_looked_at_and_shown(state: str) -> None:
+def test_every_metadata_address_is_checked_and_shown(state: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         second = f"127.0.0.1:{taken.getsockname()[1]}"
         addresses = ["127.0.0.1:0", second]
@@ -304,7 +300,7 @@ def test_every_address_where_guests_ask_is_looked_at_and_shown(state: str) -> No
     assert (wrong.exit_code, f"metadata: {second} is listed twice" in wrong.stderr) == (1, True)
 
 
-def test_more_connections_than_open_files_are_warned_of(state: str) -> None:
+def test_more_connections_than_open_files_are_a_warning(state: str) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most == resource.RLIM_INFINITY:
         most = 1 << 30

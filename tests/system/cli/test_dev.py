@@ -15,11 +15,11 @@ import pytest
 
 from forewarn.client import Client
 from forewarn.support.system import ON_LINUX
+from helpers.patience import LIMIT
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
 MACHINES = 200
-TIMEOUT = 120.0  # seconds for anything that a command does
 
 # Approves what is announced for its own machine, and ends when it is told to.
 PROGRAM = """
@@ -63,7 +63,7 @@ class Dev:
 
     def end(self) -> int:
         self.process.terminate()
-        self.process.communicate(timeout=TIMEOUT)
+        self.process.communicate(timeout=LIMIT)
         self._stderr.close()
         return self.process.returncode
 
@@ -74,7 +74,7 @@ class Dev:
             capture_output=True,
             text=True,
             encoding="utf-8",
-            timeout=TIMEOUT,
+            timeout=LIMIT,
             check=False,
         )
 
@@ -94,7 +94,7 @@ def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
 
 
 def name_at(url: str) -> str:
-    with urlopen(Request(url + NAME, headers={"Metadata": "true"}), timeout=TIMEOUT) as answer:
+    with urlopen(Request(url + NAME, headers={"Metadata": "true"}), timeout=LIMIT) as answer:
         name: str = answer.read().decode()
         return name
 
@@ -148,7 +148,7 @@ def test_help_is_shown_everywhere(dev: Dev) -> None:
 if not ON_LINUX:
 
     @pytest.mark.parametrize("command", [["serve"], ["run", "--", sys.executable, "-c", ""]])
-    def test_what_needs_linux_says_so(dev: Dev, command: list[str]) -> None:
+    def test_commands_that_need_linux_name_it_elsewhere(dev: Dev, command: list[str]) -> None:
         refused = dev.run(*command)
         assert refused.returncode == 2
         assert "needs Linux 5.3 or newer" in refused.stderr

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -36,7 +37,8 @@ from forewarn.store.port import Batch, Entry
 from forewarn.testing import SAMPLE, Service
 from helpers.forked_cli import Forked
 from helpers.paths import ROOT
-from helpers.polls import metrics, until
+from helpers.patience import LIMIT, until
+from helpers.polls import metrics
 from helpers.times import START
 from helpers.token_api import api_with_token
 
@@ -54,7 +56,9 @@ class Stream:
 
     def __init__(self, url: str, query: str = "", **headers: str) -> None:
         parts = urlsplit(url)
-        self.connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+        self.connection = http.client.HTTPConnection(
+            parts.hostname or "", parts.port, timeout=LIMIT
+        )
         said = {name.replace("_", "-"): value for name, value in headers.items()}
         self.connection.request("GET", f"/v1/feed{query}", headers=said)
         self.response = self.connection.getresponse()
@@ -81,7 +85,7 @@ def hello(stream: Stream) -> FeedHello:
     return msgspec.json.decode(message.data, type=FeedHello)
 
 
-def test_a_stream_begins_with_where_it_begins_and_tells_each_commit(service: Service) -> None:
+def test_a_stream_begins_with_its_position_and_has_each_commit(service: Service) -> None:
     seq = service._session.node.store.seq
     with closing(Stream(service.control_url)) as stream:
         assert stream.response.getheader("Content-Type", "").startswith("text/event-stream")
@@ -103,7 +107,7 @@ def test_a_stream_begins_with_where_it_begins_and_tells_each_commit(service: Ser
         assert [event.status for event in told.events] == ["Started"]
 
 
-def test_whoever_comes_back_with_the_last_number_misses_nothing(service: Service) -> None:
+def test_a_follower_that_resumes_after_its_last_number_misses_nothing(service: Service) -> None:
     service.get("web_0")
     first = service._session.node.store.seq
     events = [service.schedule("Freeze", "web_0", notice=f"{n}h") for n in range(1, 6)]
@@ -167,20 +171,15 @@ def test_filters_leave_the_numbers_going_on(service: Service) -> None:
 @pytest.mark.parametrize(
     ("query", "header", "status", "says"),
     [
-        ("?after=999", None, 409, "there is no commit 999 yet, the newest is"),
-        ("", "1e3", 400, "Last-Event-ID: '1e3' is not the number of a commit"),
-        ("", "-1", 400, "is not the number of a commit"),
+        ("?after=999", None, 409, "no commit 999"),
+        ("", "1e3", 400, "Last-Event-ID: '1e3' "),
+        ("", "-1", 400, "Last-Event-ID: '-1' "),
         ("?after=-1", None, 400, "after"),
-        (
-            "?what=raise",
-            None,
-            400,
-            "unknown kind of change 'raise'; expected one of raised, struck",
-        ),
-        ("?gruop=web", None, 400, "did you mean 'group'?"),
+        ("?what=raise", None, 400, "'raise'; expected "),
+        ("?gruop=web", None, 400, "'group'?"),
     ],
 )
-def test_a_number_or_filter_that_is_none_is_refused(
+def test_an_invalid_position_or_filter_is_refused(
     service: Service, query: str, header: str | None, status: int, says: str
 ) -> None:
     headers = {"Last_Event_ID": header} if header else {}
@@ -189,7 +188,9 @@ def test_a_number_or_filter_that_is_none_is_refused(
         assert says in json.loads(stream.response.read())["detail"]
 
 
-def test_whoever_comes_too_late_is_told_where_it_begins(service: Service) -> None:
+def test_a_follower_behind_deleted_commits_gets_410_with_the_oldest_number(
+    service: Service,
+) -> None:
     service.get("web_0")
     service.clock.advance("200d")
     service.schedule("Reboot", "web_0")
@@ -202,13 +203,14 @@ def test_whoever_comes_too_late_is_told_where_it_begins(service: Service) -> Non
     with closing(Stream(service.control_url, f"?after={problem['first'] - 1}")) as stream:
         hello(stream)
         assert stream.changes().seq == problem["first"]
-    with pytest.raises(ControlError, match="have been deleted, the oldest commit is"):
-        next(ControlClient(service.control_url).follow(0))
-    with pytest.raises(ControlError, match="have been deleted"):
-        ControlClient(service.control_url).changes({"after": "0"})
+    client = ControlClient(service.control_url)
+    for commits in (lambda: next(client.follow(0)), lambda: client.changes({"after": "0"})):
+        with pytest.raises(ControlError) as refused:
+            commits()
+        assert f"commit is {problem['first']}" in str(refused.value)
 
 
-def test_history_that_goes_while_somebody_reads_ends_the_stream_with_a_word(
+def test_history_deleted_during_a_stream_ends_it_with_a_message(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("forewarn.service.engine.feed.RECENT", 0)
@@ -289,7 +291,7 @@ def test_a_commit_however_large_is_one_message_that_all_share(service: Service) 
             stream.close()
 
 
-def test_200_streams_are_told_and_forgotten_when_they_go(service: Service) -> None:
+def test_many_streams_get_each_commit_and_are_forgotten_when_closed(service: Service) -> None:
     streams = [Stream(service.control_url) for _ in range(200)]
     for stream in streams:
         hello(stream)
@@ -303,7 +305,7 @@ def test_200_streams_are_told_and_forgotten_when_they_go(service: Service) -> No
     until(lambda: service._session.node.feed.followers == 0)
 
 
-def test_there_is_a_limit_to_how_many_follow(
+def test_the_number_of_followers_is_limited(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(control_feed, "MAX_STREAMS", 1)
@@ -312,12 +314,12 @@ def test_there_is_a_limit_to_how_many_follow(
         with closing(Stream(service.control_url)) as refused:
             assert refused.response.status == 503
             assert refused.response.getheader("Retry-After") == "10"
-            assert (
-                "already 1 followers of the feed" in json.loads(refused.response.read())["detail"]
-            )
+            assert "1 followers" in json.loads(refused.response.read())["detail"]
 
 
-def test_one_token_has_its_share_of_them(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_followers_of_one_token_is_limited(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(control_feed, "MAX_STREAMS_OF_ONE", 1)
     one, other = (api_with_token(service, name, Role.ADMIN) for name in ("one", "other"))
     asked = f"/v1/changes?after={one.get('/v1/changes').json()['next']}"
@@ -331,7 +333,7 @@ def test_one_token_has_its_share_of_them(service: Service, monkeypatch: pytest.M
     until(lambda: one.get(asked).status == 200)
 
 
-def test_a_stream_with_nothing_to_say_says_so(
+def test_an_idle_stream_gets_keep_alive_messages(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(control_feed, "KEEP_ALIVE", 0.01)
@@ -349,7 +351,7 @@ def test_a_stop_ends_the_streams_in_order(tmp_path: Path) -> None:
     assert rest == b": the service stops\nretry: 1000\n\n"
 
 
-def test_a_long_poll_waits_for_what_comes_and_says_where_to_go_on(service: Service) -> None:
+def test_a_long_poll_waits_for_a_commit_and_returns_the_next_position(service: Service) -> None:
     client = ControlClient(service.control_url)
     start = client.changes({})
     assert start.commits == []
@@ -359,7 +361,7 @@ def test_a_long_poll_waits_for_what_comes_and_says_where_to_go_on(service: Servi
     waiting.start()
     until(lambda: service._session.node.feed.followers == 1)
     event = service.schedule("Reboot", "web_0")
-    waiting.join(30)
+    waiting.join(LIMIT)
     (page,) = answers
     assert [told.changes[0].event for told in page.commits] == [event.id]
     assert page.next == start.next + 1
@@ -371,14 +373,14 @@ def test_a_long_poll_waits_for_what_comes_and_says_where_to_go_on(service: Servi
         after = page.next
     assert found == list(range(1, service._session.node.store.seq + 1))
     assert client.changes({"after": str(after), "wait": "0"}).next == after
-    with pytest.raises(ControlError, match="there is no commit 999"):
+    with pytest.raises(ControlError, match="no commit 999"):
         client.changes({"after": "999"})
     # What is filtered out is passed over.
     page = client.changes({"after": "0", "group": "sql", "what": "raised"})
     assert (page.commits, page.next) == ([], after)
 
 
-def test_a_limited_token_is_told_of_its_groups_until_it_is_revoked(service: Service) -> None:
+def test_a_stream_of_a_limited_token_has_only_its_groups_until_revoked(service: Service) -> None:
     tokens = service._session.node.tokens
     service._session.run(tokens.create(NewToken(name="root", role=Role.ADMIN), "test"))
     made = service._session.run(
@@ -419,13 +421,14 @@ def test_the_command_prints_lines_for_people_and_for_programs(service: Service) 
     event = service.schedule("Reboot", "web_0", description="line\nbreak")
     result = typed(service, "--after", str(seq), "--limit", "1")
     assert result.exit_code == 0, result.output
-    assert result.stdout == (
-        f"{seq + 1}  2027-01-15 08:00:00Z  raised  Reboot web_0  {event.id}  by test"
-        "  (line\\nbreak)\n"
-    )
+    columns = re.split(r" {2,}", result.stdout.rstrip("\n"))
+    assert columns == [
+        *(str(seq + 1), "2027-01-15 08:00:00Z", "raised", "Reboot web_0", event.id),
+        *("by test", "(line\\nbreak)"),
+    ]
     result = typed(service, "--after", str(seq), "--limit", "1", "--json")
     assert json.loads(result.stdout)["events"][0]["id"] == event.id
-    assert "there is no commit 999" in typed(service, "--after", "999").stderr
+    assert "commit 999" in typed(service, "--after", "999").stderr
 
 
 def live(service: Service) -> None:
@@ -538,7 +541,7 @@ class Daemon:
         self.process.send_signal(number)
         assert self.process.stdout is not None
         self.process.stdout.close()
-        self.process.wait(20)
+        self.process.wait(LIMIT)
 
 
 class Enough(Exception):
@@ -574,17 +577,17 @@ def test_a_mirror_equals_the_state_after_kills_under_load(tmp_path: Path) -> Non
             thread.start()
         for number in (signal.SIGKILL, signal.SIGTERM):
             seen = mirror.seq
-            until(lambda seen=seen: mirror.seq > seen + 30, patience=30)  # type: ignore[misc]
+            until(lambda seen=seen: mirror.seq > seen + 30)  # type: ignore[misc]
             daemon.end(number)
             daemon.start()
         over.set()
         for thread in threads[:-1]:
-            thread.join(30)
-        until(lambda: mirror.seq == client.changes({}).next, patience=30)
+            thread.join(LIMIT)
+        until(lambda: mirror.seq == client.changes({}).next)
         assert mirror.events
         assert mirror.state() == asked_of(client)
     finally:
         over.set()
         daemon.end(signal.SIGKILL)
         for thread in threads:
-            thread.join(30)
+            thread.join(LIMIT)

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from forewarn.control.client.client import ControlClient, Unreachable
 from forewarn.node.settings import config, read
 from forewarn.testing import SAMPLE, Service
 from helpers.forked_cli import Forked
+from helpers.patience import LIMIT
 from helpers.process import Running
 
 
@@ -49,7 +51,6 @@ def test_a_rollout_from_its_plan_to_its_end(service: Service) -> None:
     how = ("--window", "daily 08:00-20:00 Europe/Berlin", "--bake", "5m", "--gate-command", "well")
     plan = typed(service, "plan", *what, *how, "--lasts", "10m")
     assert plan.exit_code == 0, plan.output
-    assert "nothing has been announced" in plan.stdout
     assert "Fri 2027-01-15 09:15 CET (08:15Z)" in plan.stdout
     assert "estimated end: Fri 2027-01-15 10:30 CET (09:30Z)" in plan.stdout
     assert told(service, "list") == []
@@ -71,36 +72,33 @@ def test_a_rollout_from_its_plan_to_its_end(service: Service) -> None:
     assert told(service, "show", id)["state"] == "done"
     listed = typed(service, "list")
     assert "5 of 5" in listed.stdout
-    assert "group web, group sql" in listed.stdout
+    assert re.search(r"group web,\s+group sql", listed.stdout)
 
 
-def test_explain_says_what_it_waits_for_since_when_until_when_and_who_could_move_it(
-    service: Service,
-) -> None:
+def test_explain_lists_each_wait_with_its_times_and_what_ends_it(service: Service) -> None:
     service.get("web_0")
     id = told(service, "start", "--type", "Reboot", "--group", "web")["id"]
     said = typed(service, "explain", id).stdout
-    assert "it is under way; 0 of 2 steps are over" in said
-    assert "- event: web: domain 0 (web_0, web_2): its Reboot is announced" in said
-    assert "- notice: its notice has not passed and nobody has approved it" in said
-    assert "since 2027-01-15 08:00:00Z, until 2027-01-15 08:15:00Z at most" in said
-    assert "unblocked by any machine of group 'web', or an operator, by approving it" in said
+    assert "0 of 2 steps" in said
+    assert "- event: web: domain 0 (web_0, web_2): " in said
+    assert "- notice: " in said
+    assert "since 2027-01-15 08:00:00Z, until 2027-01-15 08:15:00Z" in said
+    assert re.search("unblocked by .*group 'web'", said)
     assert typed(service, "pause", id, "--reason", "it is late").exit_code == 0
     said = typed(service, "explain", id).stdout
-    assert "- paused: paused by operator because it is late" in said
-    assert "unblocked by an operator, by resuming or aborting the rollout" in said
-    assert f"to resume it, run: forewarn rollout resume {id[:8]}" in said
+    assert re.search("- paused: .*operator .*it is late", said)
+    assert f"rollout resume {id[:8]}" in said
 
 
-def test_pausing_and_aborting_say_what_goes_on(service: Service) -> None:
+def test_a_rollout_is_paused_once_resumed_once_and_aborted(service: Service) -> None:
     id = told(service, "start", "--type", "Reboot", "--group", "web")["id"]
     paused = typed(service, "pause", id)
-    assert "note: events that are announced or have started continue:" in paused.stderr
+    assert re.search("^note: ", paused.stderr, re.M)
     assert typed(service, "pause", id).exit_code == 1
     assert typed(service, "resume", id).exit_code == 0
     again = typed(service, "resume", id)
     assert again.exit_code == 1
-    assert "neither paused nor blocked" in again.stderr
+    assert "paused" in again.stderr
     assert typed(service, "abort", id, "--reason", "wrong kernel").exit_code == 0
     assert service.document("web_0")["Events"] == []
     shown = typed(service, "show", id).stdout
@@ -117,20 +115,17 @@ def test_a_rollout_over_nothing_is_wrong_usage(service: Service, verb: str) -> N
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("--type", "Rebot", "--group", "web"), "unknown event type 'Rebot'"),
+        (("--type", "Rebot", "--group", "web"), "event type 'Rebot'"),
         (("--type", "Reboot", "--group", "wbe"), "no group 'wbe'"),
-        (("--type", "Reboot", "--label", "=x"), "is not a valid label name"),
-        (("--type", "Reboot", "--label", ""), "an empty selector"),
-        (("--type", "Reboot", "--group", "web", "--window", "sat"), "is not a window"),
-        (
-            ("--type", "Reboot", "--group", "web", "--notice", "1m"),
-            "pass --short-notice to override",
-        ),
-        (("--type", "Reboot", "--group", "web", "--gate-command", "sh"), "no gate command 'sh'"),
+        (("--type", "Reboot", "--label", "=x"), "valid label name"),
+        (("--type", "Reboot", "--label", ""), "empty selector"),
+        (("--type", "Reboot", "--group", "web", "--window", "sat"), "'sat'"),
+        (("--type", "Reboot", "--group", "web", "--notice", "1m"), "--short-notice"),
+        (("--type", "Reboot", "--group", "web", "--gate-command", "sh"), "gate command 'sh'"),
         (("--type", "Reboot", "--group", "web", "--gate-timeout", "1m"), "needs a gate"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(
+def test_an_invalid_rollout_is_refused_in_one_line(
     service: Service, words: tuple[str, ...], complaint: str
 ) -> None:
     for verb in ("plan", "start"):
@@ -165,11 +160,11 @@ def test_a_rollout_over_many_hosts_is_one_screen_and_drills_down() -> None:
         lines = refused.stderr.splitlines()
         assert len(lines) == 1 + 6 + 1
         assert lines[1].split()[:2] == ["h0", "web"]
-        assert "this rollout includes 6 hosts with machines of several" in lines[-1]
-        assert "pass --conflicts split" in lines[-1]
+        assert "6 hosts" in lines[-1]
+        assert "--conflicts split" in lines[-1]
         plan = typed(service, "plan", *hosts).stdout
         assert "180 machines, 2 groups, 60 hosts" in plan
-        assert "it would be refused: this rollout includes 6 hosts" in plan
+        assert re.search("refused: .* 6 hosts", plan)
         assert len(plan.splitlines()) < 20
 
         hosts += ("--conflicts", "split", "--at-once", "30", "--canary", "h7", "--ticket", "CHG-7")
@@ -190,9 +185,9 @@ def test_a_rollout_over_many_hosts_is_one_screen_and_drills_down() -> None:
         assert len(shown.stdout.splitlines()) < 25
         assert f"forewarn rollout show {id[:8]} --all" in shown.stdout
         explained = typed(service, "explain", id).stdout
-        assert "- event: 30 (h0, h1, h10 and 27 more): announced" in explained
+        assert re.search(r"^- event: 30 \(h0, h1, h10 .*27 .*\): announced", explained, re.M)
         assert len(explained.splitlines()) < 25
-        assert "- event: h3: host h3" in typed(service, "explain", id, "--host", "h3").stdout
+        assert "- event: h3: " in typed(service, "explain", id, "--host", "h3").stdout
         assert len(told(service, "show", id, "--state", "waiting")) == 35
         assert typed(service, "skip", id, "--host", "h59", "--reason", "old").exit_code == 0
         assert told(service, "show", id, "--host", "h59")[0]["state"] == "skipped"
@@ -234,25 +229,24 @@ def test_on_a_terminal_there_are_bars_for_the_whole_and_for_what_is_in_progress(
     out = StringIO()
     Console(file=out, width=120, force_terminal=False).print(rollout_watch.picture(found))
     lines = out.getvalue().splitlines()
-    assert lines[0] == f"Reboot rollout {id} of group web, group sql, group shop"
+    assert lines[0].startswith(f"Reboot rollout {id} ")
+    assert all(f"group {name}" in lines[0] for name in ("web", "sql", "shop"))
     assert lines[1].split()[0] == "all"
     assert "2/7" in lines[1]
     assert lines[2] == "3 waiting, 2 announced, 2 done"
     assert any(line.startswith("2 (web, sql): announced") for line in lines)
-    assert any(
-        "shop: waiting, because at most 2 may be in progress at once" in line for line in lines
-    )
+    assert any(re.search(r"shop: waiting, .* 2 ", line) for line in lines)
 
 
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
         ('well = ["./nothing-here"]', "gate 'well':"),
-        ('"no good" = ["/bin/true"]', "gate 'no good': the name of a gate consists of"),
+        ('"no good" = ["/bin/true"]', "gate 'no good':"),
         ("well = []", "gate 'well':"),
     ],
 )
-def test_serve_refuses_a_gate_that_cannot_be(tmp_path: Path, line: str, complaint: str) -> None:
+def test_serve_refuses_an_invalid_gate(tmp_path: Path, line: str, complaint: str) -> None:
     settings = tmp_path / "forewarn.toml"
     settings.write_text(f"[gates]\n{line}\n")
     result = CliRunner().invoke(app, ["serve", "--config", str(settings)])
@@ -270,7 +264,7 @@ def test_serve_finds_a_gates_program_as_seen_from_the_file(tmp_path: Path) -> No
     assert made.gates == {"well": (str(program), "-v")}
 
 
-def test_dev_refuses_what_is_no_gate() -> None:
+def test_dev_refuses_an_invalid_gate() -> None:
     for said in ("well", "well=", "well=/nothing/here", 'well="'):
         result = CliRunner().invoke(app, ["dev", "--gate", said])
         assert result.exit_code in (1, 2)
@@ -287,14 +281,14 @@ def _on_a_terminal(argv: list[str]) -> str:
         with contextlib.suppress(OSError):  # nobody holds the other end any more
             while block := os.read(ours, 65_536):
                 shown += block
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=LIMIT)
         assert process.returncode == 0, said
         return shown.decode()
     finally:
         os.close(ours)
 
 
-def test_a_watcher_waits_for_a_service_that_is_away(
+def test_a_watcher_retries_while_the_service_does_not_answer(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = typed(service, "start", "--type", "Reboot", "--group", "jumpbox", "--json")
@@ -314,10 +308,10 @@ def test_a_watcher_waits_for_a_service_that_is_away(
     watched = typed(service, "watch", id)
     assert watched.exit_code == 0
     assert watched.stdout.splitlines()[-1] == "done 1/1"
-    assert watched.stderr.count("does not answer; retrying") == 1
+    assert watched.stderr.count("retrying") == 1
 
 
-def test_a_watcher_in_a_process_of_its_own_sees_it_through() -> None:
+def test_a_watcher_in_a_process_of_its_own_follows_a_rollout_to_its_end() -> None:
     """The whole thing for real: a service in real time, far too fast, and somebody watching."""
     argv = [sys.executable, "-m", "forewarn", "dev", "--speed", "1000"]
     argv += ["--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"]
@@ -336,12 +330,11 @@ def test_a_watcher_in_a_process_of_its_own_sees_it_through() -> None:
             [sys.executable, "-m", "forewarn", "rollout", "watch", id, "--url", url],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=LIMIT,
             check=False,
         )
         assert watched.returncode == 0, watched.stderr
         assert watched.stdout.splitlines()[-1] == "done 3/3"
         assert "all" in _on_a_terminal([*argv[:3], "rollout", "watch", id, "--url", url])
     finally:
-        process.terminate()
-        process.wait(20)
+        running.stop()

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from forewarn.testing.enclosure import NoFakeTime, fake_time
 from forewarn.testing.scenarios.engine.program import ProgramRunner
 from helpers.forked_cli import Forked
 from helpers.netns import needs_root, require
-from helpers.polls import until
+from helpers.patience import until
 from helpers.process import Running
 from helpers.times import START
 
@@ -71,7 +72,7 @@ def typed(*words: str) -> Result:
     return CliRunner().invoke(app, ["scenario", *words])
 
 
-def test_those_that_are_shipped_are_listed_and_shown() -> None:
+def test_shipped_scenarios_are_listed_and_shown() -> None:
     listed = typed("list")
     assert all(name in listed.stdout for name in scenarios.names())
     found = json.loads(typed("list", "--json").stdout)
@@ -92,7 +93,7 @@ def test_files_are_checked_one_by_one(tmp_path: Path) -> None:
     assert typed("check", str(good)).exit_code == 0
 
 
-def test_a_program_is_tested_with_everything_written_down(
+def test_a_run_writes_timeline_report_and_recording(
     program: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     page, report = tmp_path / "timeline.html", tmp_path / "junit.xml"
@@ -101,28 +102,28 @@ def test_a_program_is_tested_with_everything_written_down(
     result = typed("run", "user-reboot", *files, "--", *program)
     assert result.exit_code == 0, result.output
     assert "scenario user-reboot: passed" in result.stdout
-    assert "✓ restart is approved by web_0 within 5 min" in result.stdout
+    assert re.search("✓ restart .*web_0 .*5 min", result.stdout)
     assert "verdict: nothing wrong" in result.stdout
-    assert "has started: web_0 approved it" in result.stderr
+    assert re.search("started: web_0 ", result.stderr)
     assert "approving Reboot" in capfd.readouterr().out, "the program's words pass through"
     assert "scenario user-reboot" in page.read_text()
     assert ElementTree.parse(report).getroot().get("failures") == "0"
     assert judge.judge_files([trace]).ok
 
 
-def test_what_came_of_it_is_told_though_a_file_cannot_be_written(program: list[str]) -> None:
+def test_the_result_is_printed_though_the_report_cannot_be_written(program: list[str]) -> None:
     result = typed("run", "short-notice", "--junit", "/dev/full", "--", *program)
     assert result.exit_code == 1
     assert "scenario short-notice: passed" in result.stdout
-    assert "forewarn: /dev/full: No space left on device" in result.stderr
+    assert "forewarn: /dev/full: No space" in result.stderr
 
 
-def test_what_was_expected_and_did_not_happen_is_exit_code_1(program: list[str]) -> None:
+def test_a_failed_expectation_is_exit_code_1(program: list[str]) -> None:
     result = typed("run", "live-migration", "--json", "--", *program)
     assert result.exit_code == 1
     found = json.loads(result.stdout)
     failed = [one["expected"] for one in found["expectations"] if not one["ok"]]
-    assert failed[0] == "migration is never approved"
+    assert failed[0].startswith("migration is never ")
     assert found["commands"] == [
         {"machine": "web_0", "code": 3, "terminated": True, "killed_by": "", "starts": 1}
     ]
@@ -146,7 +147,7 @@ def test_a_failed_scenario_looks_failed_everywhere(program: list[str], tmp_path:
     for made in (drawn, later.read_text()):
         assert "result well" not in made
         assert "✗ scenario user-reboot failed: 1 of " in made
-        assert made.index("✗ restart is started, 1 h ahead of NotBefore") < made.index("<figure")
+        assert made.index("✗ restart is started, 1 h ") < made.index("<figure")
     assert judge.judge_files([trace]).ok
 
 
@@ -175,14 +176,14 @@ def test_all_scenarios_are_run_one_after_the_other(program: list[str], tmp_path:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("--all",), "--all needs a program: --all -- CMD"),
-        (("user-reboot", "--all", "--", "true"), "remove 'user-reboot'"),
-        ((), "name a scenario, or pass --all"),
-        (("--all", "--each", "--", "true"), "scenario storm: at most 50 commands"),
-        (("--all", "--", "/nowhere/app"), "/nowhere/app: No such file or directory"),
+        (("--all",), "needs a program"),
+        (("user-reboot", "--all", "--", "true"), "'user-reboot'"),
+        ((), "pass --all"),
+        (("--all", "--each", "--", "true"), "scenario storm: at most 50"),
+        (("--all", "--", "/nowhere/app"), "/nowhere/app: No such file"),
     ],
 )
-def test_what_cannot_be_run_is_refused(words: tuple[str, ...], problem: str) -> None:
+def test_a_wrong_selection_of_scenarios_is_refused(words: tuple[str, ...], problem: str) -> None:
     result = typed("run", *words)
     assert result.exit_code == 2
     assert problem in " ".join(result.output.replace("│", " ").split())
@@ -195,7 +196,7 @@ def test_all_results_as_one_document_for_programs() -> None:
     report = json.loads(result.stdout)
     assert report["ok"] is False
     assert [item["scenario"] for item in report["scenarios"]] == scenarios.names()
-    assert all("before it polled for events" in item["failures"][0] for item in report["scenarios"])
+    assert all("before it polled" in item["failures"][0] for item in report["scenarios"])
 
 
 def test_a_command_runs_once_for_each_machine(program: list[str]) -> None:
@@ -206,10 +207,10 @@ def test_a_command_runs_once_for_each_machine(program: list[str]) -> None:
         typed("run", "short-notice", "--as", "web_1,web_1", "--json", "--", *program).stdout
     )
     assert [one["machine"] for one in other["commands"]] == ["web_1"]
-    assert "line 22: expected that repair is approved by web_0" in other["failures"][0]
+    assert re.match(r"line 22: .*repair .*web_0", other["failures"][0])
 
 
-def test_an_unmodified_program_is_inside_with_the_services_address_and_clock(
+def test_an_unmodified_program_runs_with_the_services_address_and_clock(
     program: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     needs_root()
@@ -231,52 +232,38 @@ def test_in_real_time_durations_are_divided(program: list[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["run", "spot-evction"], 2, "did you mean 'spot-eviction'?"),
-        (["run", "storm", "--speed", "0"], 2, "the speed must be a number from"),
-        (["run", "storm", "--clock", "sun"], 2, "'sun' is not 'real' or 'virtual'"),
-        (
-            ["run", "storm", "--clock", "virtual", "--speed", "60"],
-            2,
-            "cannot be combined with a virtual clock",
-        ),
+        (["run", "spot-evction"], 2, "'spot-eviction'?"),
+        (["run", "storm", "--speed", "0"], 2, "the speed must"),
+        (["run", "storm", "--clock", "sun"], 2, "'sun' is not "),
+        (["run", "storm", "--clock", "virtual", "--speed", "60"], 2, "with a virtual clock"),
         (["run", "storm", "--junit", "/no/where.xml"], 2, "the directory /no"),
         (["run", "storm", "--timeline", "/no/where.svg"], 2, "the directory /no"),
-        (["run", "storm", "--junit", "/tmp"], 2, "/tmp is a directory"),
-        (
-            ["run", "storm", "--clock", "real", "--fake-time", "--", "x"],
-            2,
-            "--fake-time needs a virtual clock",
-        ),
+        (["run", "storm", "--junit", "/tmp"], 2, "/tmp is a "),
+        (["run", "storm", "--clock", "real", "--fake-time", "--", "x"], 2, "--fake-time needs"),
         (["run", "storm", "--netns"], 2, "need a program"),
-        (["run", "storm", "--as", "web_999", "--", "x"], 2, "unknown machine 'web_999'"),
-        (["run", "storm", "--each", "--", "true"], 2, "at most 50 commands run at once, not 200"),
-        (["run", "storm", "--timeline", "x.png"], 2, "should end in .svg, .html or .txt"),
-        (["run", "user-reboot", "--", "./no-such-program"], 2, "No such file or directory"),
-        (
-            ["show", "nothing-of-the-kind"],
-            1,
-            "there is no scenario and no file 'nothing-of-the-kind'",
-        ),
-        (
-            ["run", "user-reboot", "--", "true"],
-            1,
-            "the command on web_0 ended with 0 before it polled for events",
-        ),
+        (["run", "storm", "--as", "web_999", "--", "x"], 2, "machine 'web_999'"),
+        (["run", "storm", "--each", "--", "true"], 2, "not 200"),
+        (["run", "storm", "--timeline", "x.png"], 2, ".svg, .html or .txt"),
+        (["run", "user-reboot", "--", "./no-such-program"], 2, "no-such-program: No such file"),
+        (["show", "nothing-of-the-kind"], 1, "'nothing-of-the-kind'"),
+        (["run", "user-reboot", "--", "true"], 1, "web_0 ended with 0"),
         (
             ["run", "user-reboot", "--wait", "100ms", "--", "sleep", "60"],
             1,
-            "web_0 did not poll for events within 0.1 s",
+            "within 0.1 s",
         ),
     ],
 )
-def test_what_cannot_be_played_is_said_in_a_line(words: list[str], code: int, says: str) -> None:
+def test_a_scenario_that_cannot_be_played_is_refused(
+    words: list[str], code: int, says: str
+) -> None:
     result = typed(*words)
     assert result.exit_code == code, result.output
     assert says in " ".join(result.output.replace("│", " ").split())
 
 
 @pytest.mark.parametrize("error", [RefusedError("not so"), Hung("not done after 30 s")])
-def test_a_service_that_cannot_play_it_says_so_in_a_line(
+def test_a_refusal_by_the_service_is_one_line_and_exit_code_2(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -287,7 +274,7 @@ def test_a_service_that_cannot_play_it_says_so_in_a_line(
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, f"forewarn: {error}")
 
 
-def test_a_command_that_fails_ends_the_run_unless_it_is_to_go_on(tmp_path: Path) -> None:
+def test_a_failing_command_ends_the_run_unless_keep_going_is_set(tmp_path: Path) -> None:
     file = tmp_path / "fragile.py"
     body = APP.replace(
         "    for event in events:\n", "    for event in events:\n        sys.exit(7)\n"
@@ -296,8 +283,7 @@ def test_a_command_that_fails_ends_the_run_unless_it_is_to_go_on(tmp_path: Path)
     command = ["--", sys.executable, "-S", str(file)]
     result = typed("run", "user-reboot", *command)
     assert result.exit_code == 1
-    assert "✗ the command on web_0 ended with 7" in result.stdout
-    assert "✗ the command has not crashed: on web_0 it ended with 7" in result.stdout
+    assert len(re.findall("✗ the command .*web_0 .*7$", result.stdout, re.M)) == 2
     went_on = typed("run", "user-reboot", "--keep-going", *command)
     assert went_on.exit_code == 1
     assert "✓ restart is finished" in went_on.stdout
@@ -336,19 +322,21 @@ def test_a_command_that_does_not_end_is_killed_with_all_it_has_started(tmp_path:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_somebody_interrupts_it(program: list[str], how: signal.Signals) -> None:
+def test_an_interrupted_run_ends_its_program_and_exits_130(
+    program: list[str], how: signal.Signals
+) -> None:
     argv = [sys.executable, "-m", "forewarn", "scenario", "run", "user-reboot"]
     argv += ["--clock", "real", "--", "sh", "-c", 'echo "$$"; exec "$@"', "sh", *program]
     process = Forked(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     running = Running(process, argv)
-    started = int(running.line(60))
+    started = int(running.line())
     process.send_signal(how)
     assert running.wait() == 130
-    assert "interrupted; the scenario has no result\n" in running.stderr
+    assert any(line.startswith("interrupted; ") for line in running.stderr)
     assert not Path(f"/proc/{started}").exists()
 
 
-def test_somebody_who_cannot_wait_interrupts_it_twice(tmp_path: Path) -> None:
+def test_a_second_interrupt_kills_the_program(tmp_path: Path) -> None:
     """The second time in the seconds that the command has to end by itself."""
     pids = tmp_path / "pid"
     stubborn = (
@@ -375,26 +363,26 @@ def test_somebody_who_cannot_wait_interrupts_it_twice(tmp_path: Path) -> None:
     until(lambda: gone(int(pids.read_text())))
 
 
-def test_the_command_and_what_it_started_end_with_us_though_we_are_killed(
+def test_the_program_and_its_children_end_when_the_runner_is_killed(
     program: list[str],
 ) -> None:
     argv = [sys.executable, "-m", "forewarn", "scenario", "run", "user-reboot", "--speed", "20"]
     argv += ["--", "sh", "-c", 'sleep 300 & echo "$$ $!"; exec "$@"', "sh", *program]
     process = Forked(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     running = Running(process, argv)
-    started = [int(pid) for pid in running.line(60).split()]
-    until(lambda: any("is announced" in line for line in running.stderr), 60)
+    started = [int(pid) for pid in running.line().split()]
+    until(lambda: any("is announced" in line for line in running.stderr))
     process.kill()
     process.wait()
     until(lambda: all(gone(pid) for pid in started))
 
 
-def test_by_hand_it_is_played_to_whoever_asks() -> None:
+def test_without_a_command_a_scenario_is_played_to_any_client() -> None:
     argv = [sys.executable, "-m", "forewarn", "scenario", "run", "sudden-failure"]
     process = Forked(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     running = Running(process, argv)
     try:
-        ready = json.loads(running.line(60).removeprefix("ready "))
+        ready = json.loads(running.line().removeprefix("ready "))
         url = f"{ready['metadata']}/metadata/scheduledevents?api-version=2020-07-01"
         request = urllib.request.Request(url, headers={"Metadata": "true"})
         seen: list[list[Any]] = []
@@ -405,7 +393,7 @@ def test_by_hand_it_is_played_to_whoever_asks() -> None:
                 seen.append(json.load(answer)["Events"])
             return process.poll() is not None
 
-        until(ended, 60)
+        until(ended)
         assert running.wait() == 0
         assert any(seen)
         assert not seen[-1]
@@ -415,7 +403,7 @@ def test_by_hand_it_is_played_to_whoever_asks() -> None:
         process.wait()
 
 
-def test_on_a_terminal_a_picture_grows_under_the_programs_words(program: list[str]) -> None:
+def test_on_a_terminal_the_timeline_is_drawn_below_the_programs_output(program: list[str]) -> None:
     argv = [sys.executable, "-m", "forewarn", "scenario", "run", "short-notice", "--", *program]
     pid, terminal = pty.fork()
     if pid == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from forewarn.cli.app import app
 from forewarn.testing import Service, run_scenario
 from forewarn.testing.scenarios import Result, parse
 from forewarn.testing.scenarios.engine.program import ProgramRunner
-from helpers.polls import until
+from helpers.patience import until
 
 # Approves its own events. The words of its command line say what else it does.
 APP = """\
@@ -118,9 +119,8 @@ def test_an_eviction_kills_the_program_for_good(program: Program) -> None:
     assert len(program.pids) == 1
     [ended] = result.ended
     assert (ended.killed_by, ended.terminated, ended.starts) == ("Preempt", False, 1)
-    assert [item.message for item in result.expectations if not item.ok] == [
-        "on web_0 it was killed by the Preempt of its machine"
-    ]
+    (failed,) = [item.message for item in result.expectations if not item.ok]
+    assert re.search("web_0 .*Preempt", failed)
 
 
 def test_a_program_that_ends_by_itself_once_it_has_approved_is_started_again(
@@ -131,17 +131,19 @@ def test_a_program_that_ends_by_itself_once_it_has_approved_is_started_again(
     assert result.ended[0].starts == 2
 
 
-def test_a_crash_is_told_though_the_machine_is_restarted_right_after(program: Program) -> None:
+def test_a_crash_is_reported_though_the_machine_is_restarted_right_after(
+    program: Program,
+) -> None:
     gone = "grep -q 'State:.Z' /proc/$FOREWARN_PID/status || [ ! -e /proc/$FOREWARN_PID ]"
     until_gone = f"until {gone}; do sleep 0.01; done"
     result = program.play(REBOOT + APPROVED, "crashes", busy_check=["sh", "-c", until_gone])
     assert not result.ok
-    assert result.failures[0] == "the command on web_0 ended with 7"
+    assert result.failures[0].endswith("web_0 ended with 7")
 
 
-def test_a_program_that_does_not_come_back_to_life_is_told(program: Program) -> None:
+def test_a_program_that_does_not_poll_after_its_restart_is_reported(program: Program) -> None:
     result = program.play(REBOOT + APPROVED, "hangs-when-back", first_poll_timeout=1.0)
-    assert result.failures[0] == "web_0 was back, and did not poll for events within 1 s"
+    assert re.match("web_0 .*within 1 s", result.failures[0])
 
 
 def test_a_freeze_stops_the_program_while_it_lasts(program: Program) -> None:
@@ -154,11 +156,11 @@ def test_a_freeze_stops_the_program_while_it_lasts(program: Program) -> None:
             [pid] = program.pids
             event = web[0].schedule("Freeze", duration=5)
             event.until_started()
-            until(lambda: state(pid) == "T", 60)
+            until(lambda: state(pid) == "T")
             service.clock.advance("4s")
             assert state(pid) == "T"
             service.clock.advance("1s")
-            until(lambda: state(pid) in ("S", "R"), 60)
+            until(lambda: state(pid) in ("S", "R"))
             service.clock.play("10m")
             assert event.status == "Finished"
         finally:
@@ -174,14 +176,14 @@ def test_a_program_that_is_frozen_at_the_end_is_ended(program: Program) -> None:
     assert result.ended[0].code is not None
 
 
-def test_whoever_is_still_busy_when_its_machine_is_restarted_approved_too_early(
+def test_a_program_that_is_busy_at_the_restart_approved_too_early(
     program: Program,
 ) -> None:
     idle = REBOOT + "expect:\n  - {event: event, idle: true}\n  - no-complaints\n"
     check = "import os; print(os.environ['FOREWARN_EVENT_TYPE'], 'meets 2 jobs'); exit(1)"
     result = program.play(idle, busy_check=[sys.executable, "-c", check])
     assert [item.ok for item in result.expectations] == [False, False]
-    assert "web_0 was still busy: Reboot meets 2 jobs" in result.expectations[0].message
+    assert "Reboot meets 2 jobs" in result.expectations[0].message
     assert [item.rule for item in result.verdict.wrong] == ["approved-too-early"]
     [line] = [line for line in result.lines if line["kind"] == "activity"]
     assert (line["machine"], line["busy"], line["reason"]) == (
@@ -191,30 +193,30 @@ def test_whoever_is_still_busy_when_its_machine_is_restarted_approved_too_early(
     )
 
 
-def test_whoever_is_idle_is_not_accused(program: Program) -> None:
+def test_an_idle_program_has_not_approved_too_early(program: Program) -> None:
     idle = REBOOT + "expect:\n  - {event: event, idle: true}\n  - no-complaints\n"
     result = program.play(idle, busy_check=["true"]).check()
     assert [item.message for item in result.expectations] == ["", ""]
 
 
-def test_where_nothing_is_checked_the_expectation_says_so(program: Program) -> None:
+def test_an_idle_expectation_without_a_check_is_marked_unchecked(program: Program) -> None:
     result = program.play(REBOOT + "expect: [{event: event, idle: true}]\n").check()
     assert "was not checked" in result.expectations[0].message
 
 
 def test_a_check_that_cannot_be_run_fails_the_scenario(program: Program) -> None:
     result = program.play(REBOOT + APPROVED, busy_check=["/nowhere/check"])
-    words = "the busy check cannot be run: /nowhere/check: No such file or directory"
-    assert result.failures[0] == words
+    assert "busy check" in result.failures[0]
+    assert ": /nowhere/check: " in result.failures[0]
 
 
-def test_in_real_time_the_same_happens(program: Program) -> None:
+def test_impacts_happen_in_real_time_as_well(program: Program) -> None:
     result = program.play(REBOOT + APPROVED, speed=100.0).check()
     assert len(program.pids) == 2
     assert result.ended[0].starts == 2
 
 
-def test_the_options_of_the_command(program: Program, tmp_path: Path) -> None:
+def test_the_command_has_options_for_impacts_and_checks(program: Program, tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     options = ("--impact", "--busy-check", "sh -c 'echo 2 jobs >&2; exit 3'")
     words = ("run", "user-reboot", *options, "--json", "--record", str(trace))

@@ -22,6 +22,7 @@ from forewarn.support import guard
 from forewarn.support.instants import to_datetime
 from forewarn.testing import Service
 from helpers.forked_cli import Forked, run
+from helpers.patience import LIMIT
 from helpers.process import Running
 from helpers.token_api import FLEET, Api, api_with_token
 
@@ -58,7 +59,7 @@ def refused(result: Result) -> str:
 def test_a_token_is_made_used_listed_and_revoked(service: Service) -> None:
     result = typed(service, "token", "create", "alice", "--role", "admin")
     admin = made(result)
-    assert f"token {admin[3:11]} for 'alice', admin, valid until it is revoked" in result.stderr
+    assert f"token {admin[3:11]} for 'alice', admin, " in result.stderr
     assert admin not in result.stderr
     assert "needs a token" in refused(typed(service, "machine", "list"))
     assert typed(service, "machine", "list", token=admin).exit_code == 0
@@ -77,7 +78,7 @@ def test_a_token_is_made_used_listed_and_revoked(service: Service) -> None:
     ]
     assert listed[1]["expires_at"].startswith("2027-04-15")
     table = typed(service, "token", "list", token=admin).stdout
-    assert "operator of web, tier=web" in table
+    assert re.search("operator .*web, tier=web", table)
     assert SECRET.search(table) is None
     assert typed(service, "machine", "restart", "web_0", token=bot).exit_code == 0
     gone = typed(service, "token", "revoke", "bot", token=admin)
@@ -85,18 +86,19 @@ def test_a_token_is_made_used_listed_and_revoked(service: Service) -> None:
     assert "expired or revoked" in refused(typed(service, "machine", "list", token=bot))
 
 
-def test_what_a_token_may_not_is_one_clear_line(service: Service) -> None:
+def test_a_refusal_for_a_token_names_it_and_the_role_it_needs(service: Service) -> None:
     admin = made(typed(service, "token", "create", "alice", "--role", "admin"))
     viewer = made(typed(service, "token", "create", "v", "--role", "viewer", token=admin))
     line = refused(typed(service, "machine", "restart", "web_0", token=viewer))
-    assert line == "forewarn: this needs the role tenant; token 'v' has viewer"
+    assert re.search("role tenant; token 'v' .*viewer$", line)
     line = refused(typed(service, "token", "revoke", "alice", token=admin))
-    assert "the last admin token" in line
+    assert "last admin token" in line
     line = refused(typed(service, "token", "create", "x", "--role", "amdin", token=admin))
-    assert "unknown role 'amdin'; expected one of viewer, tenant, operator, admin" in line
+    assert "'amdin'; " in line
+    assert line.endswith(", ".join(role.value for role in Role))
 
 
-def test_json_has_the_token_and_all_about_it(service: Service) -> None:
+def test_json_output_has_the_token_and_its_properties(service: Service) -> None:
     result = typed(service, "token", "create", "alice", "--role", "admin", "--json")
     shown = json.loads(result.stdout)
     assert SECRET.fullmatch(shown["token"])
@@ -116,14 +118,14 @@ def test_a_token_may_be_in_a_file_that_is_named(service: Service, tmp_path: Path
 @pytest.mark.parametrize(
     ("mode", "text", "says"),
     [
-        (0o644, None, "readable by all users"),
-        (0o600, "", "does not contain a token"),
-        (0o600, "two words", "does not contain a token"),
-        (0o600, "fw_" + "x" * 20_000, "does not contain a token"),
-        (0o600, "secret of something else", "does not contain a token"),
+        (0o644, None, "readable by all"),
+        (0o600, "", "not contain a token"),
+        (0o600, "two words", "not contain a token"),
+        (0o600, "fw_" + "x" * 20_000, "not contain a token"),
+        (0o600, "another secret", "not contain a token"),
     ],
 )
-def test_a_file_that_will_not_do_is_refused_without_what_is_in_it(
+def test_an_unusable_token_file_is_refused_without_repeating_its_content(
     service: Service, tmp_path: Path, mode: int, text: str | None, says: str
 ) -> None:
     file = tmp_path / "token"
@@ -138,7 +140,7 @@ def test_a_file_that_will_not_do_is_refused_without_what_is_in_it(
     assert "No such file" in refused(missing)
 
 
-def test_a_token_that_is_none_is_not_repeated(service: Service) -> None:
+def test_an_invalid_token_is_not_repeated(service: Service) -> None:
     typed(service, "token", "create", "alice", "--role", "admin")
     for wrong in ("hunter2\u00e9", "hunter2 hunter2", "hunter2\x01"):
         line = refused(typed(service, "machine", "list", token=wrong))
@@ -158,10 +160,10 @@ def on_state(*words: str, state: Path) -> Result:
 def elsewhere(*words: str, state: Path) -> subprocess.CompletedProcess[str]:
     """The same in a process of its own, as whoever has nothing to do with the service's."""
     argv = [*FOREWARN, "token", *words, "--state", str(state)]
-    return run(argv, capture_output=True, text=True, timeout=60, check=False)
+    return run(argv, capture_output=True, text=True, timeout=LIMIT, check=False)
 
 
-def test_tokens_are_made_where_the_state_is_while_no_service_runs(tmp_path: Path) -> None:
+def test_tokens_are_created_in_a_state_without_a_running_service(tmp_path: Path) -> None:
     state = tmp_path / "state.db"
     done = elsewhere("create", "alice", "--role", "admin", state=state)
     assert (done.returncode, bool(SECRET.fullmatch(done.stdout.strip()))) == (0, True)
@@ -180,11 +182,11 @@ def test_tokens_are_made_where_the_state_is_while_no_service_runs(tmp_path: Path
     listed = on_state("list", "--json", state=state)
     assert [one["name"] for one in json.loads(listed.stdout)] == ["alice"]
     assert json.loads(listed.stdout)[0]["last_used"]
-    assert "the last admin token" in on_state("revoke", "alice", state=state).stderr
+    assert "last admin token" in on_state("revoke", "alice", state=state).stderr
     assert on_state("revoke", "alice", "--force", state=state).exit_code == 0
 
 
-def test_time_without_a_service_is_no_service_whoever_writes_meanwhile(tmp_path: Path) -> None:
+def test_creating_a_token_offline_does_not_count_as_serving(tmp_path: Path) -> None:
     """A token that is made offline must not look as if somebody had served until then."""
     state = tmp_path / "state.db"
     yesterday = to_datetime(guard.wall_us() - DAY)
@@ -196,15 +198,15 @@ def test_time_without_a_service_is_no_service_whoever_writes_meanwhile(tmp_path:
 
 
 @pytest.mark.parametrize("words", [("list",), ("revoke", "alice")])
-def test_a_state_file_that_is_not_there_is_not_made_by_looking(
+def test_listing_tokens_does_not_create_a_missing_state(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     done = on_state(*words, state=tmp_path / "none.db")
-    assert (done.exit_code, "no such state file" in done.stderr) == (1, True)
+    assert (done.exit_code, str(tmp_path / "none.db") in done.stderr) == (1, True)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_state_file_that_is_none_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_no_state_is_left_alone(tmp_path: Path) -> None:
     state = tmp_path / "state.db"
     state.write_bytes(b"something else entirely" * 100)
     done = on_state("create", "alice", "--role", "admin", state=state)
@@ -228,14 +230,13 @@ def served(tmp_path: Path, **settings: Any) -> Running:
     return Running(process, argv)
 
 
-def test_beyond_loopback_nothing_is_served_without_tls_and_a_token(tmp_path: Path) -> None:
+def test_serving_beyond_loopback_requires_tls_and_a_token(tmp_path: Path) -> None:
     plain = served(tmp_path, control="0.0.0.0:0")
     assert plain.wait() == 1
-    assert "set tls_certificate and tls_key, or allow_plain_control" in "".join(plain.stderr)
+    assert "allow_plain_control" in "".join(plain.stderr)
     nobody = served(tmp_path, control="0.0.0.0:0", allow_plain_control=True)
     assert nobody.wait() == 1
-    said = "".join(nobody.stderr)
-    assert "forewarn token create NAME --role admin --state" in said
+    assert "--role admin --state" in "".join(nobody.stderr)
     token = on_state("create", "alice", "--role", "admin", state=tmp_path / "state.db")
     running = served(tmp_path, control="0.0.0.0:0", allow_plain_control=True)
     try:
@@ -249,7 +250,7 @@ def test_beyond_loopback_nothing_is_served_without_tls_and_a_token(tmp_path: Pat
         running.stop()
 
 
-def test_a_token_that_goes_over_the_wire_in_the_clear_is_warned_of(service: Service) -> None:
+def test_sending_a_token_unencrypted_is_a_warning(service: Service) -> None:
     api = api_with_token(service, "alice", Role.ADMIN)
     env = {"FOREWARN_TOKEN": api.token, "FOREWARN_URL": "http://192.0.2.1:1"}
     from forewarn.cli.credentials import address_of, sends_token_unencrypted
@@ -274,13 +275,13 @@ def a_copy(tmp_path: Path) -> Path:
     return copy
 
 
-def test_on_standard_output_there_is_the_token_whatever_else_is_said(tmp_path: Path) -> None:
+def test_standard_output_has_the_token_alone(tmp_path: Path) -> None:
     done = elsewhere("create", "bob", "--role", "admin", state=a_copy(tmp_path))
     assert SECRET.fullmatch(done.stdout.rstrip("\n"))
-    assert "the state is a copy" in done.stderr
+    assert "is a copy" in done.stderr
 
 
-def test_looking_at_the_tokens_of_a_state_changes_nothing_of_it(tmp_path: Path) -> None:
+def test_listing_tokens_changes_no_file(tmp_path: Path) -> None:
     copy = a_copy(tmp_path)
     before, there = copy.read_bytes(), sorted(tmp_path.iterdir())
     listed = on_state("list", "--json", state=copy)
@@ -290,10 +291,10 @@ def test_looking_at_the_tokens_of_a_state_changes_nothing_of_it(tmp_path: Path) 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away: run as root")
-def test_what_root_makes_belongs_to_whom_the_directory_belongs(tmp_path: Path) -> None:
+def test_files_created_by_root_belong_to_the_owner_of_the_directory(tmp_path: Path) -> None:
     os.chown(tmp_path, 12_345, 12_345)
     done = on_state("create", "alice", "--role", "admin", state=tmp_path / "state.db")
-    assert "state.db was created, with state.db.lock" in done.stderr
+    assert re.search(r"state\.db was created, .*state\.db\.lock", done.stderr)
     found = {path.name: path.stat().st_uid for path in tmp_path.iterdir()}
     assert found == dict.fromkeys(found, 12_345)
     assert {"state.db", "state.db.lock"} <= set(found)
@@ -302,14 +303,14 @@ def test_what_root_makes_belongs_to_whom_the_directory_belongs(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("limit", "says"),
     [
-        (("--label", ""), "the label selector that limits the token is empty"),
-        (("--label", "  "), "the label selector that limits the token is empty"),
-        (("--group", ""), "the name of a group that limits a token"),
-        (("--group", " "), "the name of a group that limits a token"),
-        (("--group", "web", "--label", ""), "is empty"),
+        (("--label", ""), "label selector"),
+        (("--label", "  "), "label selector"),
+        (("--group", ""), "of a group"),
+        (("--group", " "), "of a group"),
+        (("--group", "web", "--label", ""), "label selector"),
     ],
 )
-def test_a_limit_that_is_empty_is_no_limit_that_is_left_out(
+def test_a_token_with_an_empty_limit_is_refused_not_made_unlimited(
     service: Service, tmp_path: Path, limit: tuple[str, ...], says: str
 ) -> None:
     admin = made(typed(service, "token", "create", "alice", "--role", "admin"))
@@ -331,11 +332,11 @@ def test_a_limit_that_is_empty_is_no_limit_that_is_left_out(
 @pytest.mark.parametrize(
     ("ago", "level", "says"),
     [
-        (10, "warning", "the last admin token expires soon: create another"),
-        (21, "error", "there is no valid admin token: nobody can create tokens or backups"),
+        (10, "warning", "the last admin token "),
+        (21, "error", "there is no "),
     ],
 )
-def test_an_admins_token_that_expires_keeps_nobody_from_being_served(
+def test_the_service_starts_though_the_last_admin_token_expires(
     tmp_path: Path, ago: int, level: str, says: str
 ) -> None:
     state = tmp_path / "state.db"
@@ -351,5 +352,6 @@ def test_an_admins_token_that_expires_keeps_nobody_from_being_served(
         running.stop()
     lines = [json.loads(line) for line in running.stderr if line.startswith("{")]
     (told,) = (one for one in lines if "admin token" in str(one))
-    assert (told["level"], told["event"]) == (level, says)
-    assert "forewarn token create NAME --role admin" in told["run"]
+    assert told["level"] == level
+    assert told["event"].startswith(says)
+    assert "--role admin" in told["run"]

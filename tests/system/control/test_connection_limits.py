@@ -13,7 +13,7 @@ from forewarn.control.server import acceptor, connections, protocol
 from forewarn.core.access import Role
 from forewarn.testing import Service
 from helpers.certificates import Authority
-from helpers.polls import until
+from helpers.patience import until
 from helpers.serve_process import running_service, write_settings
 from helpers.token_api import FLEET, Api, api_with_token
 
@@ -63,7 +63,7 @@ def test_a_head_that_does_not_come_is_not_waited_for(api: Api, begun: bytes) -> 
     assert api.get("/v1/status").status == 200
 
 
-def test_neither_is_the_second_on_a_connection(api: Api) -> None:
+def test_a_second_head_on_a_connection_is_not_waited_for_either(api: Api) -> None:
     with connected(api) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
@@ -91,7 +91,7 @@ def test_a_body_that_nobody_reads_is_not_waited_for(api: Api) -> None:
     assert said.startswith(b"HTTP/1.1 401")
 
 
-def test_who_refuses_a_large_body_can_still_be_understood(api: Api) -> None:
+def test_a_refusal_of_a_large_body_is_received_by_the_client(api: Api) -> None:
     """The answer is not lost because the rest of the body is still on its way."""
     nobody = Api(api.url, "fw_00000000_" + "x" * 43)
     assert nobody.call("PUT", "/v1/fleet", b" " * 3_000_000).status == 401
@@ -103,7 +103,7 @@ def test_what_takes_long_to_answer_is_not_cut_off(api: Api) -> None:
     assert api.get(f"/v1/changes?after={after}&wait=2").status == 200
 
 
-def test_there_is_room_for_so_many_that_are_being_answered(
+def test_the_number_of_requests_in_progress_is_limited(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "MAX_OPERATOR_CONNECTIONS", 3)
@@ -115,7 +115,9 @@ def test_there_is_room_for_so_many_that_are_being_answered(
     until(lambda: api.get("/healthz").status == 200)
 
 
-def test_one_address_has_its_share_of_them(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_connections_of_one_address_is_limited(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connections, "MAX_OPERATOR_SHARE", 2)
     held = [following(api) for _ in range(2)]
     assert api.get("/healthz").status == 503
@@ -126,7 +128,7 @@ def test_one_address_has_its_share_of_them(api: Api, monkeypatch: pytest.MonkeyP
         connection.close()
 
 
-def test_who_is_not_being_answered_gives_way_and_nobody_else(
+def test_only_idle_connections_are_closed_to_make_room(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither what has not asked yet, nor what has been answered, keeps a newcomer out."""
@@ -223,7 +225,9 @@ def place(
 
 
 @pytest.mark.parametrize("what", HALVES)
-def test_who_says_no_more_is_still_answered(place: tuple[str, int], what: str) -> None:
+def test_a_client_that_has_closed_its_side_is_still_answered(
+    place: tuple[str, int], what: str
+) -> None:
     """Whole, and then hung up on; what was not said to the end is not answered."""
     sent, owed = HALVES[what]
     said = halved(place, sent)

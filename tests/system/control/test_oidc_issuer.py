@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from helpers.notify_socket import NotifySocket
+from helpers.patience import LIMIT
 from helpers.serve_process import running_service, write_settings
 from helpers.token_api import Api
 
@@ -71,7 +73,7 @@ class Provider:
         raise AssertionError("the issuer does not answer")
 
     def _send(self, method: str, path: str, body: str, kind: str) -> tuple[str, bytes]:
-        connection = HTTPConnection("127.0.0.1", self._port, timeout=30)
+        connection = HTTPConnection("127.0.0.1", self._port, timeout=LIMIT)
         try:
             connection.request(method, path, body, {"Content-Type": kind})
             response = connection.getresponse()
@@ -110,7 +112,9 @@ def provider() -> Iterator[Provider]:
     made.stop()
 
 
-def test_people_of_a_real_issuer_are_who_they_are_there(provider: Provider, tmp_path: Path) -> None:
+def test_people_signed_in_at_an_issuer_have_the_roles_of_their_groups(
+    provider: Provider, tmp_path: Path
+) -> None:
     settings = write_settings(tmp_path, SETTINGS.replace("ISSUER", provider.url))
     manager_address = f"@forewarn-oidc-{os.getpid()}"
     with (
@@ -139,11 +143,12 @@ def test_people_of_a_real_issuer_are_who_they_are_there(provider: Provider, tmp_
         code, output = typed(service.control, tom, "machine", "restart", "web-0", "--json")
         assert (code, json.loads(output)["raised_by"]) == (0, "tom@example.net")
         code, output = typed(service.control, tom, "machine", "evict", "web-0", "--yes")
-        assert (code, "needs the role operator" in output) == (1, True)
+        assert (code, "role operator" in output) == (1, True)
         code, output = typed(service.control, provider.sign_in("eve"), "machine", "list")
-        assert "of 'eve@example.net' gives access to this service (singers)" in output
+        assert code == 1
+        assert re.search(r"'eve@example\.net' .*\(singers\)", output)
         other = Api(service.control, provider.sign_in("ann", client="something-else"))
-        assert "it is not for forewarn (claim aud)" in other.get("/v1/status").detail
+        assert "(claim aud)" in other.get("/v1/status").detail
         (record,) = Api(service.control, ann).get("/v1/history?what=raised").json()["records"]
         assert record["by"] == "tom@example.net"
         checked = CliRunner().invoke(app, ["config", "check", "--config", str(settings)])
@@ -154,4 +159,4 @@ def test_people_of_a_real_issuer_are_who_they_are_there(provider: Provider, tmp_
         provider.stop()
         assert Api(service.control, ann).get("/v1/status").status == 200  # its key is known
         checked = CliRunner().invoke(app, ["config", "check", "--config", str(settings)])
-        assert "the keys of the issuer cannot be fetched now" in checked.output
+        assert "of the issuer" in checked.output

@@ -20,6 +20,7 @@ from forewarn.core.access import Role
 from forewarn.node.config import Tls
 from forewarn.testing import Service
 from helpers.certificates import Authority
+from helpers.patience import LIMIT
 from helpers.process import Running
 from helpers.token_api import FLEET, Api, api_with_token
 
@@ -54,7 +55,7 @@ class Scene:
             env=self.env,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=LIMIT,
             check=True,
         )
         self.token = created.stdout.strip()
@@ -198,7 +199,7 @@ def test_secrets_stay_where_they_belong(scene: Scene) -> None:
             assert secret not in text, (where, n)
 
 
-def test_a_fault_of_ours_tells_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_reveals_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not to whoever asked, and to the log only where its own filter stands before it."""
     with Service(FLEET, sockets=True) as service:
         api = api_with_token(service, "alice", Role.ADMIN)
@@ -213,7 +214,7 @@ def test_a_fault_of_ours_tells_no_secret(monkeypatch: pytest.MonkeyPatch) -> Non
     assert api.token[12:].encode() not in answer.body
 
 
-def test_the_client_says_nothing_of_its_token_when_it_fails() -> None:
+def test_a_failing_client_does_not_reveal_its_token() -> None:
     from forewarn.control.client.client import ControlClient, ControlError
     from forewarn.control.client.connection import ServiceAddress
 

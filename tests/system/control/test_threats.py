@@ -87,7 +87,7 @@ def test_a_gate_is_asked_by_the_service_itself_and_by_no_proxy(
 # Operators, and those who would be.
 
 
-def test_nobody_can_unwrite_the_history(service: Service) -> None:
+def test_the_history_cannot_be_changed_or_deleted(service: Service) -> None:
     """There is no call for it, whatever one's role."""
     admin = api_with_token(service, "root", Role.ADMIN)
     paths = admin.get("/schema/openapi.json").json()["paths"]
@@ -149,7 +149,7 @@ def test_silence_instead_of_a_handshake_takes_no_files_from_guests(tmp_path: Pat
         assert "open files" not in service.log
 
 
-def test_who_is_limited_has_no_address_asked_by_the_service() -> None:
+def test_a_limited_token_cannot_make_the_service_request_a_url() -> None:
     with Service(FLEET, sockets=True) as service, socket.create_server(("127.0.0.1", 0)) as inner:
         inner.settimeout(0)
         root = api_with_token(service, "root", Role.ADMIN)
@@ -159,7 +159,7 @@ def test_who_is_limited_has_no_address_asked_by_the_service() -> None:
         for path in ("/v1/rollouts", "/v1/rollouts/plan"):
             refused = some.post(path, asked)
             assert refused.status == 403
-            assert "for the platform's operators" in refused.detail
+            assert "operators" in refused.detail
         assert root.get("/v1/rollouts").json() == []
         service.clock.advance("1h")
         with pytest.raises(BlockingIOError):
@@ -174,7 +174,7 @@ def test_who_is_limited_has_no_address_asked_by_the_service() -> None:
         (b"secret" * 5_000, "not HTTP"),
     ],
 )
-def test_what_a_gates_address_answers_is_not_repeated(
+def test_the_response_of_a_gate_url_is_not_repeated(
     service: Service, banner: bytes, told: str
 ) -> None:
     api = Api(service.control_url)
@@ -187,21 +187,21 @@ def test_what_a_gates_address_answers_is_not_repeated(
     assert b"secret" not in said
 
 
-def test_who_is_not_let_in_does_not_fill_the_log(service: Service) -> None:
+def test_refused_callers_do_not_fill_the_log(service: Service) -> None:
     api_with_token(service, "root", Role.ADMIN)
     nobody = Api(service.control_url)
     with structlog.testing.capture_logs() as logs:
         for _ in range(30):
             assert nobody.post("/v1/events", {}).status == 401
             assert nobody.call("DELETE", "/v1/nothing", None, {"Host": "evil"}).status == 421
-    (line,) = [entry for entry in logs if entry["event"] == "a call was refused"]
+    (line,) = [entry for entry in logs if "by" in entry]
     assert line["by"] == "unauthenticated"
 
 
 # Local users of the host.
 
 
-def test_what_a_service_keeps_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
+def test_files_of_the_service_are_private_whatever_the_umask(tmp_path: Path) -> None:
     settings = write_settings(tmp_path)
     (tmp_path / "state").chmod(0o755)
     with running_service(tmp_path, settings, umask=0o000) as service:
@@ -211,7 +211,7 @@ def test_what_a_service_keeps_is_its_owners_alone_whatever_the_umask(tmp_path: P
             assert stat.S_IMODE(kept[name].stat().st_mode) == 0o600, name
 
 
-def test_a_directory_that_somebody_else_has_made_is_not_believed(
+def test_a_notes_directory_of_another_user_is_not_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without XDG_RUNTIME_DIR notes lie in a directory that everybody can write to. Whoever was
@@ -229,7 +229,7 @@ def test_a_directory_that_somebody_else_has_made_is_not_believed(
         json.dumps({"pid": os.getpid(), "metadata": "", "control": "http://127.0.0.1:1"})
     )
     os.chown(theirs, NOBODY, NOBODY)
-    with pytest.raises(discovery.NotFound, match="no service runs on this machine"):
+    with pytest.raises(discovery.NotFound):
         discovery.find()
     with discovery.note("http://127.0.0.1:2", "http://127.0.0.1:3"):
         assert list(theirs.iterdir()) == [note]
@@ -254,19 +254,19 @@ def test_a_link_in_place_of_the_directory_of_notes_is_not_followed(shared_tmp: P
     (project / "1.json").write_text("{}")
     place = shared_tmp / f"forewarn-{os.getuid()}"
     place.symlink_to(project)
-    with pytest.raises(discovery.NotFound, match="no service runs on this machine"):
+    with pytest.raises(discovery.NotFound):
         discovery.find()
     with discovery.note("http://127.0.0.1:2", "http://127.0.0.1:3"):
         assert {path.name for path in project.iterdir()} == {"package.json", "1.json"}
 
 
-def test_a_directory_of_notes_that_others_can_write_to_is_not_believed(shared_tmp: Path) -> None:
+def test_a_notes_directory_writable_by_others_is_not_trusted(shared_tmp: Path) -> None:
     place = shared_tmp / f"forewarn-{os.getuid()}"
     place.mkdir()
     place.chmod(0o777)
     told = {"pid": os.getpid(), "metadata": "", "control": "http://127.0.0.1:1"}
     (place / f"{os.getpid()}.json").write_text(json.dumps(told))
-    with pytest.raises(discovery.NotFound, match="no service runs on this machine"):
+    with pytest.raises(discovery.NotFound):
         discovery.find()
     place.chmod(0o700)
     assert discovery.find() == "http://127.0.0.1:1"
@@ -280,6 +280,6 @@ def test_only_notes_whose_process_is_gone_are_removed(shared_tmp: Path) -> None:
     left = {"settings.json", "007.json", f"{os.getpid()}.json", "99999999999.json"}
     for name in (*left, f"{ended}.json"):
         (place / name).write_text("no note")
-    with pytest.raises(discovery.NotFound, match="no service runs on this machine"):
+    with pytest.raises(discovery.NotFound):
         discovery.find()
     assert {path.name for path in place.iterdir()} == left

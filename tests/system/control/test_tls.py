@@ -26,6 +26,7 @@ from forewarn.support import guard
 from forewarn.testing import Service
 from helpers.certificates import Authority
 from helpers.forked_cli import Forked, run
+from helpers.patience import LIMIT
 from helpers.process import Running
 from helpers.token_api import FLEET, Api
 
@@ -76,7 +77,7 @@ def refused(result: Result) -> str:
     return line
 
 
-def test_it_is_asked_over_tls(scene: Scene) -> None:
+def test_the_control_api_is_served_over_tls(scene: Scene) -> None:
     assert scene.service.control_url.startswith("https://127.0.0.1:")
     assert scene.api.get("/v1/status").status == 200
     assert typed(scene, "machine", "list", ca=scene.authority.path).exit_code == 0
@@ -109,28 +110,31 @@ def test_a_version_that_is_too_old_is_refused(scene: Scene) -> None:
     assert scene.serial()
 
 
-def test_the_client_believes_nobody_without_proof(scene: Scene, tmp_path: Path) -> None:
+def test_the_client_refuses_a_certificate_of_an_unknown_authority(
+    scene: Scene, tmp_path: Path
+) -> None:
     line = refused(typed(scene, "machine", "list"))
     assert "is not trusted" in line
     assert "--ca or FOREWARN_CA" in line
     other = Authority(tmp_path, "impostor")
     assert "is not trusted" in refused(typed(scene, "machine", "list", ca=other.path))
     missing = typed(scene, "machine", "list", ca=tmp_path / "none.pem")
-    assert "the file does not exist" in refused(missing)
-    assert "is not a certificate" in refused(typed(scene, "machine", "list", ca=scene.pair.key))
+    assert "none.pem" in refused(missing)
+    wrong = refused(typed(scene, "machine", "list", ca=scene.pair.key))
+    assert "not a certificate" in wrong
 
 
-def test_a_certificate_for_another_name_is_not_believed(tmp_path: Path) -> None:
+def test_a_certificate_for_another_name_is_refused(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     pair = authority.issue("forewarn.example.net")
     with Service(FLEET, sockets=True, tls=pair) as service:
         line = refused(typed(Scene(authority, pair, service), "machine", "list", ca=authority.path))
     assert "is not trusted" in line
     assert "127.0.0.1" in line
-    assert "use a host name that the certificate contains" in line
+    assert "host name" in line
 
 
-def test_a_certificate_that_has_expired_is_not_believed(tmp_path: Path) -> None:
+def test_an_expired_certificate_is_refused(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     pair = authority.issue("127.0.0.1", until=datetime(2021, 1, 1, tzinfo=UTC))
     with Service(FLEET, sockets=True, tls=pair) as service:
@@ -138,11 +142,11 @@ def test_a_certificate_that_has_expired_is_not_believed(tmp_path: Path) -> None:
     assert "expired" in line
 
 
-def test_the_client_says_if_a_service_does_not_speak_tls() -> None:
+def test_the_client_reports_that_a_service_does_not_use_tls() -> None:
     with Service(FLEET, sockets=True) as service:
         url = service.control_url.replace("http", "https")
         result = CliRunner().invoke(app, ["machine", "list"], env={"FOREWARN_URL": url})
-    assert "does not use TLS; use http:// instead" in refused(result)
+    assert "use http://" in refused(result)
 
 
 def test_a_new_certificate_is_for_new_connections_and_others_go_on(scene: Scene) -> None:
@@ -182,7 +186,7 @@ def test_a_new_pair_that_cannot_be_used_leaves_the_old_one(scene: Scene, broken:
         scene.refresh()
         scene.refresh()  # it is told once, not at every look
     (entry,) = logs
-    assert entry["event"] == "the new certificate is not used, the previous one stays"
+    assert entry["log_level"] == "error"
     assert str(scene.pair.key) in entry["why"] or str(scene.pair.certificate) in entry["why"]
     assert scene.serial() == first
     scene.pair.key.write_bytes(key)
@@ -192,17 +196,19 @@ def test_a_new_pair_that_cannot_be_used_leaves_the_old_one(scene: Scene, broken:
     assert scene.serial() != first
 
 
-def test_a_key_that_everybody_can_read_is_warned_of(tmp_path: Path) -> None:
+def test_a_key_readable_by_all_users_is_a_warning(tmp_path: Path) -> None:
     pair = Authority(tmp_path).issue("127.0.0.1")
     pair.key.chmod(0o644)
     with structlog.testing.capture_logs() as logs, Service(FLEET, sockets=True, tls=pair):
         pass
-    warned = [entry for entry in logs if entry["event"] == "the key can be read by all users"]
-    assert [entry["run"] for entry in warned] == [f"chmod o= {pair.key}"]
+    (warned,) = [entry for entry in logs if "run" in entry]
+    assert (warned["log_level"], warned["run"]) == ("warning", f"chmod o= {pair.key}")
 
 
 @pytest.mark.parametrize("wrong", ["missing", "another key"])
-def test_without_a_usable_pair_it_does_not_start(tmp_path: Path, wrong: str) -> None:
+def test_the_service_does_not_start_without_a_usable_certificate(
+    tmp_path: Path, wrong: str
+) -> None:
     authority = Authority(tmp_path)
     pair = authority.issue("127.0.0.1")
     if wrong == "missing":
@@ -210,12 +216,12 @@ def test_without_a_usable_pair_it_does_not_start(tmp_path: Path, wrong: str) -> 
         says = f"{pair.key}: No such file"
     else:
         pair = Tls(pair.certificate, authority.issue("other").key)
-        says = f"{pair.key} is not the key of {pair.certificate}"
+        says = f"{pair.key} is not .*{pair.certificate}"
     with pytest.raises(CannotListen, match=says), Service(FLEET, sockets=True, tls=pair):
         pass
 
 
-def test_a_real_service_says_https_and_follows_its_files(tmp_path: Path) -> None:
+def test_a_service_process_announces_https_and_reloads_its_certificate(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     pair = authority.issue("127.0.0.1")
     settings = {
@@ -241,7 +247,7 @@ def test_a_real_service_says_https_and_follows_its_files(tmp_path: Path) -> None
             env=env,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=LIMIT,
             check=False,
         )
         assert found.returncode == 0, found.stderr
@@ -259,7 +265,7 @@ def test_a_real_service_says_https_and_follows_its_files(tmp_path: Path) -> None
 def shown(url: str, authority: Authority) -> str:
     host, _, port = url.removeprefix("https://").rpartition(":")
     connection = http.client.HTTPSConnection(
-        host, int(port), timeout=20, context=authority.trusted()
+        host, int(port), timeout=LIMIT, context=authority.trusted()
     )
     connection.connect()
     try:
@@ -269,12 +275,12 @@ def shown(url: str, authority: Authority) -> str:
         connection.close()
 
 
-def test_a_new_certificate_that_nobody_would_believe_leaves_the_old_one(scene: Scene) -> None:
+def test_an_expired_new_certificate_leaves_the_old_one(scene: Scene) -> None:
     first = scene.serial()
     scene.authority.issue("127.0.0.1", into=scene.pair, until=datetime(2021, 1, 1, tzinfo=UTC))
     with structlog.testing.capture_logs() as logs:
         scene.refresh()
-    (told,) = (one for one in logs if one["event"].startswith("the new certificate is not used"))
+    (told,) = (one for one in logs if "why" in one)
     assert told["why"] == f"{scene.pair.certificate} has expired"
     assert scene.serial() == first
     scene.authority.issue("127.0.0.1", into=scene.pair)
@@ -282,11 +288,10 @@ def test_a_new_certificate_that_nobody_would_believe_leaves_the_old_one(scene: S
     assert scene.serial() != first
 
 
-def test_the_end_of_a_certificate_is_warned_of_once_a_day(scene: Scene) -> None:
+def test_the_expiry_of_a_certificate_is_logged_once_a_day(scene: Scene) -> None:
     soon = datetime.fromtimestamp(guard.wall_us() / 1e6, UTC) + timedelta(days=5, hours=1)
     scene.authority.issue("127.0.0.1", into=scene.pair, until=soon)
     with structlog.testing.capture_logs() as logs:
         scene.refresh()
         scene.refresh()
-    told = [one for one in logs if one["event"] == "the certificate expires soon"]
-    assert [one["days"] for one in told] == [5]
+    assert [one["days"] for one in logs if "days" in one] == [5]

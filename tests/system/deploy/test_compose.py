@@ -40,7 +40,7 @@ def test_the_service_is_there_for_whoever_shares_its_namespace(tmp_path: Path) -
     }
     with contextlib.closing(Namespace("pod")) as pod:
         service = pod.popen([*confined, *command], env=env)
-        assert service.line(60).startswith("ready ")
+        assert service.line().startswith("ready ")
         check = made["healthcheck"]["test"]
         assert check[0] == "CMD"
         pod.run(check[1:], env=env)

@@ -47,7 +47,7 @@ def environment() -> dict[str, str]:
     return dict(line.split("=", 1) for line in said("ENV"))
 
 
-def test_it_is_written_in_what_every_builder_knows() -> None:
+def test_the_dockerfile_uses_only_common_instructions() -> None:
     found = instructions()
     assert {word for word, _ in found} <= KNOWN
     assert found[0][0] == "FROM"
@@ -64,14 +64,14 @@ def test_images_come_from_wherever_the_builder_takes_them_from_and_are_named_exa
         assert re.fullmatch(r"3\.\d+-slim-[a-z]+", tag)
 
 
-def test_it_copies_only_what_is_in_the_project() -> None:
+def test_the_dockerfile_copies_only_files_of_the_project() -> None:
     for word, rest in instructions():
         if word == "COPY" and not rest.startswith("--from"):
             for source in rest.split()[:-1]:
                 assert (ROOT / source).exists(), source
 
 
-def test_it_is_not_run_as_root() -> None:
+def test_the_container_does_not_run_as_root() -> None:
     (user,) = said("USER")
     assert re.fullmatch(r"[1-9]\d+:[1-9]\d+", user)
 
@@ -128,7 +128,7 @@ def _copy(root: CleanRoot, sources: list[str], target: str) -> None:
         assert pack.wait() == 0
 
 
-def test_what_it_builds_serves_with_a_read_only_root_as_its_user(image: CleanRoot) -> None:
+def test_the_image_serves_with_a_read_only_root_as_its_user(image: CleanRoot) -> None:
     (volume,), (user,), (entry,) = said("VOLUME"), said("USER"), said("ENTRYPOINT")
     image.done("mount", "--bind", volume, volume)
     image.done("sh", "-c", "for at in / /run /tmp; do mount -o remount,ro,bind $at || exit; done")
@@ -147,7 +147,7 @@ def test_what_it_builds_serves_with_a_read_only_root_as_its_user(image: CleanRoo
     )
     running = Running(process, argv)
     try:
-        word, _, urls = running.line(60).partition(" ")
+        word, _, urls = running.line().partition(" ")
         assert word == "ready"
         service = ServeProcess(running, json.loads(urls))
         assert Path(f"/proc/{process.pid}").stat().st_uid == int(user.partition(":")[0])

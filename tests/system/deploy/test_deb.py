@@ -21,6 +21,7 @@ from helpers.clean_root import DPKG, CleanRoot, needed
 from helpers.host_nodes import Control
 from helpers.next_deb import make_next
 from helpers.paths import ROOT
+from helpers.patience import LIMIT
 from helpers.process import Running
 from helpers.serve_process import ServeProcess
 
@@ -40,7 +41,7 @@ def packages(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
         env={**os.environ, "FOREWARN_WHEEL": str(wheel), "DEB_COMPRESSION": "0"},  # they go nowhere
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=LIMIT,
     )
     assert built.returncode == 0, built.stderr
     return {path.name.partition("_")[0]: path for path in map(Path, built.stdout.split())}
@@ -155,8 +156,7 @@ def test_the_installed_units_name_what_is_there(root: CleanRoot) -> None:
 
 
 def test_the_installed_settings_can_be_used_by_the_services_user(root: CleanRoot) -> None:
-    checked = root.done("forewarn", "config", "check", "--config", SETTINGS, user="forewarn")
-    assert "the settings are valid" in checked
+    root.done("forewarn", "config", "check", "--config", SETTINGS, user="forewarn")
     shown = root.done("forewarn", "config", "show", "--config", SETTINGS, "--json", user="forewarn")
     (state,) = [one for one in json.loads(shown) if one["key"] == "state"]
     assert state["value"] == "/var/lib/forewarn/forewarn.db"
@@ -168,7 +168,8 @@ def test_the_driver_for_postgresql_is_installed_too(root: CleanRoot) -> None:
     check = "forewarn", "config", "check", "--config", SETTINGS
     checked = root.run(nowhere, *check, user="forewarn")
     assert checked.returncode == 1
-    assert "127.0.0.1:1/forewarn cannot be used as state: connection failed" in checked.stderr
+    assert "127.0.0.1:1/forewarn " in checked.stderr
+    assert "connection failed" in checked.stderr
 
 
 def test_the_installed_service_serves_as_its_user(root: CleanRoot) -> None:
@@ -184,7 +185,7 @@ def test_the_installed_service_serves_as_its_user(root: CleanRoot) -> None:
     )
     running = Running(process, argv)
     try:
-        word, _, urls = running.line(60).partition(" ")
+        word, _, urls = running.line().partition(" ")
         assert word == "ready"
         service = ServeProcess(running, json.loads(urls))
         assert service.get("/v1/machines") is not None
@@ -219,17 +220,16 @@ def test_the_installed_node_answers_a_guest_as_its_user(root: CleanRoot, tmp_pat
 def poll_installed_node(root: CleanRoot, control: str) -> None:
     command = ["FOREWARN_NODE_HOST=h1", f"FOREWARN_NODE_CONTROL={control}"]
     command += ["FOREWARN_NODE_METADATA=127.0.0.1:0", "FOREWARN_NODE_STATUS=", "forewarn-node"]
-    checked = root.done(*command, "check", "--config", NODE_SETTINGS, user="forewarn-node")
-    assert checked == "the settings are valid\n"
+    root.done(*command, "check", "--config", NODE_SETTINGS, user="forewarn-node")
     argv = root.argv([*command, "--config", NODE_SETTINGS], user="forewarn-node")
     pipe = subprocess.PIPE
     process = subprocess.Popen(argv, stdout=pipe, stderr=pipe, text=True)
     running = Running(process, argv)
     try:
-        word, _, urls = running.line(60).partition(" ")
+        word, _, urls = running.line().partition(" ")
         assert word == "ready"
         url = f"{json.loads(urls)['metadata']}/metadata/scheduledevents?api-version=2020-07-01"
-        with urlopen(Request(url, headers={"Metadata": "true"}), timeout=60) as answer:
+        with urlopen(Request(url, headers={"Metadata": "true"}), timeout=LIMIT) as answer:
             assert json.load(answer)["Events"] == []
         assert Path(f"/proc/{process.pid}").stat().st_uid != 0
         maps = Path(f"/proc/{process.pid}/maps").read_text()
@@ -239,14 +239,14 @@ def poll_installed_node(root: CleanRoot, control: str) -> None:
         running.stop()
 
 
-def test_an_upgrade_keeps_settings_and_state_and_says_that_the_old_still_runs(
+def test_an_upgrade_keeps_settings_and_state_and_mentions_the_restart(
     root: CleanRoot, packages: dict[str, Path], tmp_path: Path
 ) -> None:
     kept = "/var/lib/forewarn/kept /var/lib/forewarn-node/kept"
     root.done("sh", "-c", f"echo '#mine' | tee -a {SETTINGS} {NODE_SETTINGS}; touch {kept}")
     upgrades = [make_next(package, tmp_path / name) for name, package in packages.items()]
     said = root.done(*DPKG, "--install", *map(root.bring, upgrades))
-    assert said.count("what runs is still the old") == 2
+    assert said.count("still the old") == 2
     assert said.count(": upgraded from 0.") == 2
     for settings in (SETTINGS, NODE_SETTINGS):
         assert root.done("tail", "-n", "1", settings) == "#mine\n"
@@ -265,10 +265,8 @@ def test_removing_keeps_settings_and_state_and_purging_leaves_nothing(root: Clea
     root.done("mount", "-t", "tmpfs", "tmpfs", "/var/lib/forewarn")
     root.done("sh", "-c", "mkdir /var/lib/forewarn/deep; touch /var/lib/forewarn/deep/state")
     purged = root.run("sh", "/var/lib/dpkg/info/forewarn.postrm", "purge")
-    assert (purged.returncode, purged.stderr) == (
-        0,
-        "forewarn: /var/lib/forewarn is a mount point and stays\n",
-    )
+    assert purged.returncode == 0
+    assert purged.stderr.startswith("forewarn: /var/lib/forewarn ")
     assert root.done("ls", "-A", "/var/lib/forewarn") == ""
     root.done("umount", "/var/lib/forewarn")
     root.done("test", "-e", "/var/lib/forewarn/kept")

@@ -20,7 +20,7 @@ import pytest
 from helpers import postgres
 from helpers.netns import METADATA_ADDRESS
 from helpers.paths import ROOT
-from helpers.polls import until
+from helpers.patience import until
 from helpers.process import Running
 from helpers.systemd_boot import BootedSystemd
 
@@ -114,7 +114,7 @@ class Poller:
         self.running.process.stdin.flush()
 
     def answers(self) -> list[str]:
-        return self.running.line(120).split()
+        return self.running.line().split()
 
 
 def test_the_second_port_is_handed_over_once_it_is_enabled_and_outlives_a_restart(
@@ -161,7 +161,7 @@ def test_a_reload_with_settings_that_cannot_be_used_fails_and_changes_nothing(
         file.write_text(f"{SETTINGS}silence = '20h'\n")
         machine.done("systemctl", "reload", SERVICE)
         until(lambda: "guests at" in status_text(machine))
-        assert "the service runs as forewarn" in machine.run(*check).stderr
+        assert "runs as forewarn" in machine.run(*check).stderr
     finally:
         file.write_text(SETTINGS)
 

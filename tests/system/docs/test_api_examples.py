@@ -13,6 +13,7 @@ import pytest
 
 from forewarn.testing import SAMPLE, Service
 from helpers.paths import ROOT
+from helpers.patience import LIMIT
 
 TEXT = (ROOT / "docs" / "reference" / "api.md").read_text()
 EXAMPLES = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)[
@@ -35,7 +36,7 @@ def run(service: Service, text: str) -> str:
         env={**os.environ, "FOREWARN_URL": service.control_url, "no_proxy": "*"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LIMIT,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -18,13 +18,13 @@ from helpers.doc_snippets import Block, blocks
 from helpers.forked_cli import FOREWARN, start
 from helpers.netns import require
 from helpers.paths import ROOT
+from helpers.patience import LIMIT
 from helpers.process import Running
 from helpers.serve_process import environment
 
 AZURE = ROOT / ".venv-azure"
 POLL = "/metadata/scheduledevents?api-version=2020-07-01"
 SPEED = "600"  # of the service: a notice of 15 minutes takes a second and a half
-PATIENCE = 180.0  # seconds for a program
 # Runs a test of the page where forewarn is, with the SDKs of another environment behind our own.
 IN_A_TEST = "import sys; sys.path += sys.argv[1:]; exec(sys.stdin.read())"
 
@@ -44,7 +44,7 @@ class Dev:
     def poll(self) -> None:
         """Poll as the first machine, so that its group is warned of what happens."""
         url = self.lines("http")[0].split()[0]
-        with urlopen(Request(url + POLL, headers={"Metadata": "true"}), timeout=60) as answer:
+        with urlopen(Request(url + POLL, headers={"Metadata": "true"}), timeout=LIMIT) as answer:
             assert answer.status == 200
 
     def shell(self, *lines: str, text: str = "") -> str:
@@ -60,13 +60,13 @@ class Dev:
             input=text,
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=LIMIT,
         )
         assert done.returncode == 0, done.stderr + done.stdout
         return done.stdout
 
     def events(self) -> list[tuple[str, str]]:
-        with urlopen(f"{self.control}/v1/events?status=Finished", timeout=60) as answer:
+        with urlopen(f"{self.control}/v1/events?status=Finished", timeout=LIMIT) as answer:
             return [(event["type"], event["source"]) for event in json.load(answer)]
 
 
@@ -82,7 +82,7 @@ def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
     )
     running = Running(process, argv)
     try:
-        dev = Dev(room, running, json.loads(running.line(PATIENCE).removeprefix("ready ")))
+        dev = Dev(room, running, json.loads(running.line(LIMIT).removeprefix("ready ")))
         dev.poll()
         yield dev
     finally:
@@ -112,7 +112,7 @@ def test_the_program_in_javascript_is_one(programs: list[Block], tmp_path: Path)
     require(shutil.which("node"), "Node: apt-get install nodejs")
     program = tmp_path / "recipe.mjs"
     program.write_text(programs[1].body)
-    subprocess.run(["node", "--check", str(program)], check=True, timeout=PATIENCE)
+    subprocess.run(["node", "--check", str(program)], check=True, timeout=LIMIT)
 
 
 def test_the_test_of_the_page_passes(programs: list[Block]) -> None:
@@ -125,6 +125,6 @@ def test_the_test_of_the_page_passes(programs: list[Block]) -> None:
         input=call,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=LIMIT,
     )
     assert done.returncode == 0, done.stderr

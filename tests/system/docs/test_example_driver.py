@@ -15,7 +15,7 @@ from forewarn.drivers.command.driver import CommandDriver
 from forewarn.drivers.command.options import Program
 from forewarn.testing import RefusedError, Service
 from helpers.paths import ROOT
-from helpers.patience import until
+from helpers.patience import LIMIT, until
 
 DRIVER = ROOT / "examples/drivers/local_machines.py"
 FLEET = """
@@ -59,7 +59,7 @@ class Machine:
         for pid in map(int, (self._directory / "pids").read_text().split()):
             if _state(pid):
                 os.kill(pid, signal.SIGKILL)
-        self._first.wait(20)
+        self._first.wait(LIMIT)
 
 
 def _state(pid: int) -> str:
@@ -111,13 +111,13 @@ def test_all_of_a_machine_is_frozen_rebooted_and_ended(machine: Machine, service
     assert not machine.pid.exists(), "nobody is killed who gets its number"
 
 
-def test_what_cannot_be_carried_out_is_not_announced(
+def test_an_event_that_the_example_vetoes_is_not_announced(
     service: Service, machine: Machine, tmp_path: Path
 ) -> None:
-    with pytest.raises(RefusedError, match="no other computer to redeploy to"):
+    with pytest.raises(RefusedError, match="no other computer"):
         service.schedule("Redeploy", "web_0")
     (tmp_path / "fleet/web_0/start").chmod(0o644)
-    with pytest.raises(RefusedError, match="start is no program that could be started"):
+    with pytest.raises(RefusedError, match="is no program"):
         service.schedule("Reboot", "web_0")
     (tmp_path / "fleet/web_0/pid").unlink()
     with pytest.raises(RefusedError, match=r"there is no .*/fleet/web_0/pid"):

@@ -22,7 +22,7 @@ def _needs_redis() -> None:
 def test_the_replica_takes_over_before_the_freeze_and_no_acknowledged_write_is_lost() -> None:
     code, said = play(EXAMPLE)
     assert code == 0, said
-    assert "db-0 stands still, and db-1 is the primary\ndb-0 goes on, as a replica\n" in said
+    assert re.search(r"db-1 .* primary\ndb-0 .* replica\n", said)
     [lost] = re.findall(r"writes were acknowledged, (\d+) of them lost", said)
     assert lost == "0"
     assert _meanwhile(said) >= 2
@@ -31,7 +31,7 @@ def test_the_replica_takes_over_before_the_freeze_and_no_acknowledged_write_is_l
 def test_without_agents_nobody_can_write_while_the_primary_stands_still() -> None:
     code, said = play(EXAMPLE, "--without-agents")
     assert code == 1
-    assert "db-0 stands still, and db-1 is a replica\ndb-0 goes on, as the primary\n" in said
+    assert re.search(r"db-1 .* replica\ndb-0 .* primary\n", said)
     assert _meanwhile(said) < 2
 
 

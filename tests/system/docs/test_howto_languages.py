@@ -48,13 +48,13 @@ class Follower(Reader):
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_code_that_is_shown_stands_in_the_example(language: str) -> None:
+def test_code_on_the_page_is_in_the_example(language: str) -> None:
     page = (PAGES / f"{language}.md").read_text("utf-8")
     assert list(strays(page, LANGUAGES[language].fence, EXAMPLES / language)) == []
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_what_is_typed_does_what_is_said(language: str, tmp_path: Path) -> None:
+def test_commands_on_the_page_print_what_it_shows(language: str, tmp_path: Path) -> None:
     needs_root()
     places = tools(language)
     require(all(places.values()), LANGUAGES[language].needs)
@@ -79,5 +79,5 @@ def test_every_link_leads_somewhere(language: str) -> None:
         "```sh\nls\n```\n",
     ],
 )
-def test_code_that_stands_nowhere_is_noticed(page: str) -> None:
+def test_code_that_is_in_no_example_is_found(page: str) -> None:
     assert len(list(strays(page, "js", EXAMPLES / "node"))) == 1

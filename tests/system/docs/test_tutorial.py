@@ -34,7 +34,7 @@ def test_the_tutorial_leads_to_the_example(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_snippet_of_a_page_does_what_is_said(page: str, tmp_path: Path) -> None:
+def test_every_snippet_of_a_page_gives_the_shown_output(page: str, tmp_path: Path) -> None:
     file = DOCS / page
     if "$ curl" in file.read_text("utf-8"):
         require(shutil.which("curl"), "curl: apt-get install curl")
@@ -97,7 +97,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("page", BROKEN.values(), ids=BROKEN.keys())
-def test_a_broken_snippet_is_noticed(page: str, tmp_path: Path) -> None:
+def test_a_broken_snippet_fails(page: str, tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text(page)
     room = tmp_path / "room"
     room.mkdir()
@@ -123,23 +123,23 @@ def test_a_broken_snippet_is_named_by_its_place(tmp_path: Path) -> None:
         ("1 passed in 0.12s", "1 passed in 13.40s"),
     ],
 )
-def test_what_is_never_the_same_twice_may_differ(shown: str, said: str) -> None:
+def test_ids_times_and_ports_may_differ_from_the_page(shown: str, said: str) -> None:
     assert differs(shown, said) == ""
     assert differs(shown.replace("a", "b").replace("o", "u"), said) != ""
 
 
-def test_something_else_may_not() -> None:
+def test_other_differences_from_the_page_are_found() -> None:
     assert differs("2 passed in 0.12s", "3 passed in 0.12s") == "2 passed in 0.12s"
     assert differs("Reboot 0B643F63 of web_0", "Reboot 0B643F63 of web_1")
-    assert differs("…\nlast", "one\nlast\nmore") == "nothing after that, but 'more'"
+    assert "'more'" in differs("…\nlast", "one\nlast\nmore")
 
 
 def test_an_edit_takes_the_place_of_what_has_its_name() -> None:
     source = "import b\n\nN = 1\n\n\nclass A:\n    x = 1\n\n    def f(self):\n        return 1\n"
     change = "import a\n\nN = 2\n\n\nclass A:\n    def f(self):\n        return 2\n"
-    assert edited(source, change) == source.replace("import b", "import a\nimport b").replace(
-        "N = 1", "N = 2"
-    ).replace("return 1", "return 2")
+    expected = source.replace("import b", "import a\nimport b")
+    expected = expected.replace("N = 1", "N = 2").replace("return 1", "return 2")
+    assert edited(source, change) == expected
 
 
 def test_commands_may_go_on_in_the_next_line() -> None:

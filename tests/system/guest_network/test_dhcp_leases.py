@@ -22,6 +22,7 @@ from forewarn.testing.session import Session
 from helpers.guest_firewall import DEPLOY, give, within
 from helpers.netns import METADATA_ADDRESS, Namespace, needs_root, require
 from helpers.paths import PUBLISHED_CLIENTS, ROOT
+from helpers.patience import LIMIT
 
 NETWORKD = Path("/usr/lib/systemd/systemd-networkd")
 # Unpacked, not installed: it would manage the network of whoever runs the tests, after a reboot.
@@ -186,7 +187,7 @@ class Site:
             ]
         )
         argv = ["env", "-u", "FOREWARN_METADATA", "unshare", "--mount", "sh", "-c", whole]
-        ended = self.guests[client].run(argv, check=False, timeout=60)
+        ended = self.guests[client].run(argv, check=False, timeout=LIMIT)
         assert ended.returncode == 0, (ended.stderr, log.read_text())
         return answer.read_text()
 
@@ -244,7 +245,7 @@ def test_the_endpoint_is_found_in_the_lease(site: Site, client: str) -> None:
 def discovery(site: Site) -> str:
     """The program in C#, compiled, and where it finds the leases."""
     require(shutil.which("mcs") and shutil.which("mono"), "Mono (apt-get install mono-mcs)")
-    subprocess.run(["mcs", f"-out:{site.room}/discovery.exe", DISCOVERY], check=True, timeout=60)
+    subprocess.run(["mcs", f"-out:{site.room}/discovery.exe", DISCOVERY], check=True, timeout=LIMIT)
     return f"mono '{site.room}/discovery.exe' /var/lib/dhcp"
 
 

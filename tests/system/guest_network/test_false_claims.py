@@ -141,7 +141,9 @@ def test_the_bridge_does_not_learn_a_guests_mac_at_another_port(bare: Lab, guard
     assert dropped(guarded.host) == {"forged_mac": 1}
 
 
-def test_nor_from_a_frame_that_no_rule_sees_once_the_bridge_is_told_so(guarded: Lab) -> None:
+def test_a_locked_bridge_port_does_not_learn_a_guests_mac_from_unfiltered_frames(
+    guarded: Lab,
+) -> None:
     steal_mac(guarded, LLDP)
     assert learnt_at(guarded) == guarded.ports[LIAR]  # why the bridge has to be told
 
@@ -152,7 +154,7 @@ def test_nor_from_a_frame_that_no_rule_sees_once_the_bridge_is_told_so(guarded: 
     assert learnt_at(guarded) == guarded.ports[VICTIM]
 
 
-def test_who_has_no_address_yet_is_heard_by_the_host_only(bare: Lab, guarded: Lab) -> None:
+def test_broadcasts_without_an_address_reach_the_host_only(bare: Lab, guarded: Lab) -> None:
     asked = udp(("0.0.0.0", 68), ("255.255.255.255", 67), b"discover")
     for lab, heard in ((bare, b"discover"), (guarded, b"honest")):
         liar = lab.guests[LIAR]
@@ -168,7 +170,7 @@ def test_who_has_no_address_yet_is_heard_by_the_host_only(bare: Lab, guarded: La
     assert dropped(guarded.host) == {"kept_from_guests": 2}  # one for each of the others
 
 
-def test_a_port_that_nobody_knows_gets_nothing_through(guarded: Lab, tmp_path: Path) -> None:
+def test_an_unregistered_port_passes_nothing(guarded: Lab, tmp_path: Path) -> None:
     fill(guarded, tmp_path, {a: [a, SIX[a]] for a in (VICTIM, PEER)})
     liar, peer = guarded.guests[LIAR], guarded.guests[PEER]
     with ear(guarded.host, EAR) as host:

@@ -132,7 +132,7 @@ def test_the_bridge_remembers_a_guest_for_longer_than_it_may_wait(made: Made) ->
     assert made.remembers() > MAX_WAIT
 
 
-def test_dnsmasq_is_told_the_same_routes() -> None:
+def test_dnsmasq_has_the_same_routes() -> None:
     text = (DEPLOY / "dnsmasq-forewarn.conf").read_text()
     (said,) = re.findall(r"^dhcp-option=option:classless-static-route,(.*)$", text, re.MULTILINE)
     words = said.split(",")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from helpers.guest_firewall import DEPLOY, FILLER, RULES
+from helpers.patience import LIMIT
 
 INVENTORY = {
     "web_0": ["10.0.0.10", "fd00::10"],
@@ -28,7 +29,7 @@ def run(room: Path, ports: str, inventory: str | None = None) -> subprocess.Comp
     (room / "machines.json").write_text(json.dumps(listed) if inventory is None else inventory)
     machines = f"--machines={room / 'machines.json'}"
     argv = [sys.executable, str(FILLER), str(room / "ports"), machines]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30)
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=LIMIT)
 
 
 def elements(said: str, name: str) -> list[str]:
@@ -48,10 +49,10 @@ def test_a_machine_has_the_addresses_of_the_inventory_and_the_one_of_its_mac(
         f'"vnet0" . {A} . fe80::5054:ff:fe00:10',
     ]
     assert elements(said.stdout, "bridge forewarn owned4") == ["10.0.0.1", "10.0.0.10"]
-    assert said.stderr == "note: 3 of 4 machines are not at any port here\n"
+    assert said.stderr.startswith("note: 3 of 4 ")
 
 
-def test_what_was_known_is_flushed_even_when_nobody_is_left(tmp_path: Path) -> None:
+def test_an_empty_port_file_flushes_the_sets(tmp_path: Path) -> None:
     said = run(tmp_path, "")
     assert said.returncode == 0
     assert "add element" not in said.stdout
@@ -62,14 +63,15 @@ def test_what_was_known_is_flushed_even_when_nobody_is_left(tmp_path: Path) -> N
 def test_a_file_without_machines_needs_no_inventory(tmp_path: Path) -> None:
     said = run(tmp_path, "host 10.0.0.1\nlearn\n", inventory="nonsense")
     assert (said.returncode, said.stderr) == (0, "")
-    assert "add element bridge forewarn unregistered { ether : goto learning }" in said.stdout
+    assert "unregistered { ether : goto learning }" in said.stdout
 
 
 def test_while_ports_are_learned_one_of_an_unknown_machine_is_only_watched(tmp_path: Path) -> None:
     said = run(tmp_path, f"vnet0 {A} web_0\nvnet1 {B} who\nlearn\n")
     assert said.returncode == 0
     assert elements(said.stdout, "bridge forewarn registered") == ['"vnet0"']
-    assert "note: vnet1 is only watched: no machine 'who' in the inventory\n" in said.stderr
+    assert "note: vnet1 " in said.stderr
+    assert "'who'" in said.stderr
 
 
 def test_a_machine_at_two_ports_says_which_addresses_are_where(tmp_path: Path) -> None:
@@ -81,34 +83,25 @@ def test_a_machine_at_two_ports_says_which_addresses_are_where(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("ports", "why"),
     [
-        (
-            "vnet0 web_0",
-            "'vnet0 web_0' is not a valid line; expected: port mac machine [address …]",
-        ),
-        (f"a/b {A} web_0", "'a/b' is not a valid port name"),
-        (f'v"}};flush {A} web_0', "is not a valid port name"),
+        ("vnet0 web_0", "'vnet0 web_0' is not "),
+        (f"a/b {A} web_0", "'a/b' is not .*port name"),
+        (f'v"}};flush {A} web_0', "port name"),
         (f"a-port-with-a-long-name {A} web_0", "up to 15 letters"),
-        (
-            "vnet0 52:54:00:00:10 web_0",
-            "'52:54:00:00:10' is not the MAC address of a single machine",
-        ),
-        ("vnet0 ff:ff:ff:ff:ff:ff web_0", "is not the MAC address of a single machine"),
-        (f"vnet0 {A} web_9", "no machine 'web_9' in the inventory"),
-        (f"vnet0 {A} silent", "'silent' has no address in the inventory"),
-        (
-            f"vnet0 {A} pretended",
-            "127.0.1.8 of 'pretended' is a loopback address, which only `forewarn dev`",
-        ),
-        (f"vnet0 {A} web_1 10.0.0.10", "10.0.0.10 is not an address of 'web_1' in the inventory"),
-        (f"vnet0 {A} web_1 ten", "'ten' is not an address"),
-        (f"vnet0 {A} web_1 fe80::1%br0", "leave out what follows the %"),
-        ("host fe80::1%br0", "leave out what follows the %"),
-        (f"vnet0 {A} web_0\nvnet1 {A} web_1", f"{A} is already the MAC address of vnet0"),
-        (f"vnet0 {A} web_0\nvnet1 {B} web_0", "10.0.0.10 already belongs to vnet0"),
-        (f"host 10.0.0.10\nvnet0 {A} web_0", "10.0.0.10 already belongs to host"),
+        ("vnet0 52:54:00:00:10 web_0", "'52:54:00:00:10' .*MAC address"),
+        ("vnet0 ff:ff:ff:ff:ff:ff web_0", "'ff:ff:ff:ff:ff:ff' .*MAC address"),
+        (f"vnet0 {A} web_9", "no machine 'web_9'"),
+        (f"vnet0 {A} silent", "'silent' has no address"),
+        (f"vnet0 {A} pretended", "127.0.1.8 of 'pretended' .*loopback"),
+        (f"vnet0 {A} web_1 10.0.0.10", "10.0.0.10 is not .*'web_1'"),
+        (f"vnet0 {A} web_1 ten", "'ten' is not "),
+        (f"vnet0 {A} web_1 fe80::1%br0", "follows the %"),
+        ("host fe80::1%br0", "follows the %"),
+        (f"vnet0 {A} web_0\nvnet1 {A} web_1", f"{A} .*MAC address of vnet0"),
+        (f"vnet0 {A} web_0\nvnet1 {B} web_0", "10.0.0.10 .*to vnet0"),
+        (f"host 10.0.0.10\nvnet0 {A} web_0", "10.0.0.10 .*to host"),
     ],
 )
-def test_what_cannot_be_right_is_refused_with_its_line(
+def test_an_invalid_port_file_is_refused_with_its_line(
     tmp_path: Path, ports: str, why: str
 ) -> None:
     said = run(tmp_path, ports)
@@ -116,17 +109,18 @@ def test_what_cannot_be_right_is_refused_with_its_line(
     assert said.stdout == ""
     line = len(ports.splitlines())
     assert said.stderr.startswith(f"forewarn-guests: {tmp_path / 'ports'}:{line}: ")
-    assert why in said.stderr
+    assert re.search(why, said.stderr)
 
 
 def test_no_machine_has_the_endpoints_address(tmp_path: Path) -> None:
     inventory = '[{"name":"web_0","addresses":["169.254.169.254"]}]'
     said = run(tmp_path, f"vnet0 {A} web_0", inventory)
-    assert "169.254.169.254 is the endpoint; no machine may have it" in said.stderr
+    assert said.returncode == 1
+    assert "169.254.169.254 is the endpoint" in said.stderr
 
 
 @pytest.mark.parametrize("inventory", ["{", "[1]", '[{"name":"web_0"}]', '{"machines":[]}'])
-def test_what_is_no_inventory_is_refused(tmp_path: Path, inventory: str) -> None:
+def test_an_invalid_inventory_is_refused(tmp_path: Path, inventory: str) -> None:
     said = run(tmp_path, f"vnet0 {A} web_0", inventory)
     assert (said.returncode, said.stdout) == (1, "")
     assert "machines" in said.stderr

@@ -85,7 +85,9 @@ def test_the_endpoint_is_not_reached_by_another_interface(
             assert let_in(knocking)
 
 
-def test_nor_with_a_guests_address_from_there(lab: Lab, tmp_path: Path) -> None:
+def test_the_endpoint_is_not_reached_from_outside_with_a_guests_address(
+    lab: Lab, tmp_path: Path
+) -> None:
     """The answer would go to the guest, but what was asked would have been done."""
     with outside(lab) as stranger:
         to = mac_of(lab.host, "up0")
@@ -129,7 +131,7 @@ def test_the_endpoints_address_is_not_routed_outward(
                 assert not let_in(knocking, within=0)
 
 
-def test_nobody_out_there_speaks_for_the_endpoint(lab: Lab, tmp_path: Path) -> None:
+def test_nobody_outside_answers_for_the_endpoint(lab: Lab, tmp_path: Path) -> None:
     """The host would not believe it of an address it has; of one that it has lost, it would."""
     within(lab.host, lambda ip: ip.flush_addr(address=METADATA_ADDRESS))
     with outside(lab) as stranger:
@@ -140,7 +142,7 @@ def test_nobody_out_there_speaks_for_the_endpoint(lab: Lab, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("endpoint", "far"), [(METADATA_ADDRESS, FAR), (ENDPOINT6, FAR6)])
-def test_what_the_endpoint_says_leaves_the_host_towards_guests_only(
+def test_responses_of_the_endpoint_leave_the_host_towards_guests_only(
     lab: Lab, tmp_path: Path, endpoint: str, far: str
 ) -> None:
     guard(lab, tmp_path, everybody(lab))

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from helpers.forked_cli import start
+from helpers.patience import LIMIT, until
 from helpers.polled_service import (
     MANAGER,
     METADATA,
-    NEVER_LONGER,
     TARGET,
     PolledService,
     Pollers,
@@ -26,7 +26,7 @@ from helpers.polled_service import (
     polled_service,
     source,
 )
-from helpers.polls import LAST, until
+from helpers.polls import LAST
 from helpers.process import Running
 from helpers.raw_http import exchange, request
 from helpers.serve_process import FOREWARN, environment
@@ -163,7 +163,7 @@ def test_all_addresses_are_bound_or_none(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         service = PolledService(tmp_path, metadata=[f"127.0.0.1:{unused}", f"127.0.0.1:{port}"])
-        assert service.start().wait(30) == 1
+        assert service.start().wait(LIMIT) == 1
     assert f"127.0.0.1:{port} is in use" in service.said_so_far()
     assert f"127.0.0.1:{unused}" not in service.said_so_far()
 
@@ -175,7 +175,7 @@ def test_a_reload_keeps_the_addresses_and_says_that_they_need_a_restart(tmp_path
         assert service.running is not None
         service.running.process.send_signal(1)
         log = service.running.stderr
-        until(lambda: any("need a restart" in line for line in log), NEVER_LONGER)
+        until(lambda: any("need a restart" in line for line in log))
         (line,) = [line for line in log if "need a restart" in line]
         assert '"metadata"' in line
         assert places(service) == before
@@ -196,7 +196,7 @@ def test_in_dev_a_machine_is_known_by_the_address_asked_whichever_the_port(tmp_p
     )
     running = Running(process, argv)
     try:
-        running.line(60)
+        running.line()
         urls = ready_line(running)["metadata_urls"]
         assert isinstance(urls, list)
         path = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
@@ -204,7 +204,7 @@ def test_in_dev_a_machine_is_known_by_the_address_asked_whichever_the_port(tmp_p
             asked = urllib.request.Request(f"http://127.0.1.2:{port}{path}")
             asked.add_header("Metadata", "true")
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-            with opener.open(asked, timeout=20) as answer:
+            with opener.open(asked, timeout=LIMIT) as answer:
                 assert answer.read() == b"sql-0"
         assert f"also listens at {urls[1]}" in "".join(running.stderr)
     finally:
@@ -214,7 +214,7 @@ def test_in_dev_a_machine_is_known_by_the_address_asked_whichever_the_port(tmp_p
 def test_dev_refuses_two_addresses_on_one_port(tmp_path: Path) -> None:
     argv = [*FOREWARN, "dev", "--metadata", "127.0.0.1:8169", "--metadata", "127.0.0.2:8169"]
     ended = subprocess.run(
-        argv, env=environment(tmp_path), capture_output=True, text=True, timeout=60
+        argv, env=environment(tmp_path), capture_output=True, text=True, timeout=LIMIT
     )
     assert ended.returncode == 1
     assert "--metadata 127.0.0.2:8169" in ended.stderr

@@ -54,6 +54,6 @@ def test_the_rules_are_loaded_and_loaded_again_within_what_the_unit_allows(
 
 
 @pytest.mark.parametrize("name", ["write", "socket", "mount", "own"])
-def test_nothing_else_is_possible_there(booted: BootedSystemd, name: str) -> None:
+def test_the_sandbox_of_the_firewall_unit_is_effective(booted: BootedSystemd, name: str) -> None:
     booted.done("systemctl", "start", "nothing.service")
     assert booted.run("systemctl", "start", f"{name}.service").returncode != 0

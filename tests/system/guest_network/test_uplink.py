@@ -84,7 +84,7 @@ def said(source: str, to: str = VICTIM, data: bytes = b"forged") -> bytes:
 
 
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
-def test_who_is_beyond_an_uplink_is_nobody_here(
+def test_machines_beyond_an_uplink_are_no_guests(
     bare: Uplinked, guarded: Uplinked, lie: Lie
 ) -> None:
     kind, own_address = (IP6, STRANGER6) if ":" in lie.to else (IP, UNKNOWN_CALLER)
@@ -115,7 +115,9 @@ def test_nobody_beyond_an_uplink_answers_arp_for_those_who_are_here(
     assert dropped(guarded[0].host) == {"claimed_elsewhere": 1}
 
 
-def test_nor_behind_a_tag(bare: Uplinked, guarded: Uplinked) -> None:
+def test_nobody_beyond_an_uplink_answers_arp_in_a_tagged_frame(
+    bare: Uplinked, guarded: Uplinked
+) -> None:
     """The host takes a tag for VLAN 0 off, and would believe what is behind it."""
     nft(guarded[0], "reset", "counters")
     for lab, stranger in (bare, guarded):
@@ -130,7 +132,9 @@ def test_nor_behind_a_tag(bare: Uplinked, guarded: Uplinked) -> None:
     assert dropped(guarded[0].host) == {"claimed_elsewhere": 1}
 
 
-def test_nor_neighbour_discovery(bare: Uplinked, guarded: Uplinked) -> None:
+def test_nobody_beyond_an_uplink_answers_neighbour_discovery(
+    bare: Uplinked, guarded: Uplinked
+) -> None:
     nft(guarded[0], "reset", "counters")
     for lab, stranger in (bare, guarded):
         forget(lab)

@@ -14,6 +14,7 @@ import pytest
 
 from helpers.forked_cli import FOREWARN, Forked, run, start
 from helpers.forked_path import forked_bin
+from helpers.patience import LIMIT
 from helpers.process import Running
 
 STATUS = ("SigBlk", "SigIgn", "SigCgt", "Umask", "Uid", "Gid", "NoNewPrivs", "Seccomp")
@@ -24,7 +25,7 @@ def _life(kind: type[subprocess.Popen[Any]], room: Path, end: signal.Signals) ->
     argv = [*FOREWARN, "dev", "--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"]
     pipe, env = subprocess.PIPE, {**os.environ, "XDG_RUNTIME_DIR": str(room)}
     running = Running(kind(argv, stdout=pipe, stderr=pipe, text=True, cwd=room, env=env), argv)
-    assert running.line(60).startswith("ready ")
+    assert running.line().startswith("ready ")
     there = Path(f"/proc/{running.process.pid}")
     lines = dict(line.split(":", 1) for line in (there / "status").read_text().splitlines())
     found: dict[str, Any] = {key: lines[key].split() for key in STATUS}
@@ -40,26 +41,28 @@ def _life(kind: type[subprocess.Popen[Any]], room: Path, end: signal.Signals) ->
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
-def test_it_stands_and_ends_as_if_it_had_been_started(tmp_path: Path, end: signal.Signals) -> None:
+def test_a_forked_service_runs_and_ends_like_a_started_one(
+    tmp_path: Path, end: signal.Signals
+) -> None:
     forked = _life(Forked, tmp_path / "forked", end)
     assert forked["at home"]
     assert forked == _life(subprocess.Popen, tmp_path / "started", end)
 
 
-def test_a_command_says_and_returns_the_same(tmp_path: Path) -> None:
+def test_a_forked_command_prints_and_returns_the_same(tmp_path: Path) -> None:
     words = [*FOREWARN, "config", "check", "--config", "none.toml"]
     wrong = run(words, capture_output=True, cwd=tmp_path)
-    really = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    really = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=LIMIT)
     assert (wrong.returncode, wrong.stdout, wrong.stderr) == (1, really.stdout, really.stderr)
     assert "none.toml" in wrong.stderr
 
 
-def test_what_only_a_real_start_can_do_is_refused() -> None:
+def test_options_that_need_a_real_start_are_refused() -> None:
     with pytest.raises(ValueError, match="by subprocess"):
         Forked([*FOREWARN, "--version"], process_group=0)
     with start([*FOREWARN, "--version"], start_new_session=True, stdout=subprocess.DEVNULL) as real:
         assert type(real) is subprocess.Popen
-        assert real.wait(60) == 0
+        assert real.wait(LIMIT) == 0
 
 
 PROGRAM = """
@@ -78,7 +81,7 @@ threading.Thread(target=lambda: (time.sleep(0.01), print("a thread"))).start()
     "end", ["", "sys.exit(3)", "sys.exit('a reason')", "os.kill(os.getpid(), 15)"]
 )
 @pytest.mark.parametrize("options", [[], ["-S"]])
-def test_a_program_does_the_same(end: str, options: list[str], tmp_path: Path) -> None:
+def test_a_forked_program_does_the_same(end: str, options: list[str], tmp_path: Path) -> None:
     file = tmp_path / "program.py"
     file.write_text(PROGRAM.format(end=end))
     argv = [sys.executable, *options, str(file), "one", "two"]
@@ -94,13 +97,13 @@ def test_a_program_does_the_same(end: str, options: list[str], tmp_path: Path) -
             env={"NAME": "value"},
             start_new_session=True,
         ) as process:
-            ends.append((*process.communicate("typed", timeout=60), process.returncode))
+            ends.append((*process.communicate("typed", timeout=LIMIT), process.returncode))
     forked, started = ends
     assert forked == started
     assert ("at exit" in forked[0]) is ("kill" not in end)
 
 
-def test_an_error_of_a_program_is_told(tmp_path: Path) -> None:
+def test_an_error_of_a_forked_program_is_printed(tmp_path: Path) -> None:
     file = tmp_path / "program.py"
     file.write_text("print('before')\nraise LookupError('nothing')\n")
     ended = run([sys.executable, file], capture_output=True)
@@ -121,20 +124,20 @@ def _typed(words: str, room: Path) -> subprocess.Popen[str]:
     )
 
 
-def test_one_that_is_typed_says_and_returns_the_same(tmp_path: Path) -> None:
+def test_a_forked_command_on_a_terminal_does_the_same(tmp_path: Path) -> None:
     with _typed("config check --config none.toml", tmp_path) as typed:
-        out, err = typed.communicate(timeout=60)
+        out, err = typed.communicate(timeout=LIMIT)
     really = run([*FOREWARN, *["config", "check", "--config", "none.toml"]], capture_output=True)
     assert (typed.returncode, out, err) == (1, really.stdout, really.stderr)
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_one_that_is_typed_ends_with_whoever_typed_it(tmp_path: Path, end: signal.Signals) -> None:
+def test_a_forked_command_ends_with_its_terminal(tmp_path: Path, end: signal.Signals) -> None:
     ports = "--metadata 127.0.0.1:0 --control 127.0.0.1:0"
     process = _typed(f"dev {ports}", tmp_path)
     running = Running(process, ["forewarn", "dev"])
-    assert running.line(60).startswith("ready ")
+    assert running.line().startswith("ready ")
     process.send_signal(end)
     assert running.wait() == (-end if end == signal.SIGKILL else 0)  # the streams are closed, too
     with start([*FOREWARN, "--version"], stdout=subprocess.DEVNULL) as still:
-        assert still.wait(60) == 0  # there is a nursery for the next one
+        assert still.wait(LIMIT) == 0  # there is a nursery for the next one

@@ -18,8 +18,8 @@ from forewarn.support import guard
 from helpers.hook_runs import EVENT, Hook
 from helpers.netns import needs_root, require
 from helpers.notify_socket import NotifySocket
+from helpers.patience import LIMIT, until
 
-PATIENCE = 90.0
 JOURNALD = Path("/usr/lib/systemd/systemd-journald")
 
 # Either has /run and /dev/log to itself.
@@ -51,12 +51,12 @@ class Logging:
 
     def done(self, *argv: str) -> str:
         return subprocess.run(
-            [*self.enter, *argv], stdout=subprocess.PIPE, text=True, check=True, timeout=60
+            [*self.enter, *argv], stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT
         ).stdout
 
     def close(self) -> None:
         self._process.terminate()
-        self._process.wait(PATIENCE)
+        self._process.wait(LIMIT)
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def syslog(tmp_path: Path) -> Iterator[Logging]:
     require(shutil.which("busybox"), "busybox: tools/test-packages as root")
     syslog = Logging(_SYSLOG, tmp_path / "messages")
     try:
-        limit = guard.monotonic() + PATIENCE
+        limit = guard.monotonic() + LIMIT
         while not (syslog.root / "run").exists() or not (syslog.root / "dev/log").is_socket():
             assert guard.monotonic() < limit
         yield syslog
@@ -96,12 +96,12 @@ def test_the_journal_has_a_field_for_every_fact(journal: Logging, tmp_path: Path
     told = {"resources": ["web_0", "web_1"], "description": "Two\nlines; MESSAGE=no\n"}
     hook = Hook("log", {"priority": "warning"}, tmp_path, **told)
     status, said = hook.program("started", prefix=journal.enter)
-    assert (status, said) == (0, "logged to journal: web_0, web_1: Reboot has started\n")
+    assert status == 0
+    assert said.startswith("logged to journal: ")
 
     [entry] = found(journal, f"FOREWARN_EVENT_ID={EVENT['id']}")
-    assert entry["MESSAGE"] == (
-        "web_0, web_1: Reboot has started (Platform): Two\\nlines; MESSAGE=no\\n"
-    )
+    assert entry["MESSAGE"].startswith("web_0, web_1: Reboot has started")
+    assert entry["MESSAGE"].endswith(" (Platform): Two\\nlines; MESSAGE=no\\n")
     assert entry["FOREWARN_EVENT_DESCRIPTION"] == "Two\nlines; MESSAGE=no\n"
     assert sorted(entry["FOREWARN_EVENT_RESOURCE"]) == ["web_0", "web_1"]
     expected = {
@@ -128,21 +128,14 @@ def test_where_there_is_no_journal_syslog_has_a_line_for_every_stage(
     address = str(syslog.root / "dev/log")
     here = Hook("log", {"to": "syslog", "address": address, "facility": "local3"}, tmp_path)
     for stage in ("prepare", "started", "finished"):
-        assert here.here(stage).startswith("logged to syslog: web_0: Reboot ")
+        assert here.here(stage).startswith("logged to syslog: ")
     assert Hook("log", {}, tmp_path).program("withdrawn", prefix=syslog.enter)[0] == 0
 
-    limit = guard.monotonic() + PATIENCE
-    while messages.read_text().count("forewarn-agent") < 4:
-        assert guard.monotonic() < limit, messages.read_text()
+    until(lambda: messages.read_text().count("forewarn-agent") >= 4)
     lines = [line for line in messages.read_text().splitlines() if "forewarn-agent" in line]
-    happens = (
-        r"in \d+ d(?: \d+ (?:h|min|s))?",
-        "has started",
-        "is over",
-        "is withdrawn and will not happen",
-    )
+    happens = (r"in \d+ d(?: \d+ (?:h|min|s))?", "has started", "is over", "is withdrawn .*")
     for line, words in zip(lines, happens, strict=True):
-        said = rf"forewarn-agent\[\d+\]: web_0: Reboot {words} \(Platform\): Host server is "
+        said = rf"forewarn-agent\[\d+\]: web_0: Reboot {words} \(Platform\): Host server "
         assert re.search(said, line), line
         assert f'event_id="{EVENT["id"]}"' in line
 
@@ -150,7 +143,7 @@ def test_where_there_is_no_journal_syslog_has_a_line_for_every_stage(
 def test_syslog_over_the_network_is_structured(tmp_path: Path) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.bind(("127.0.0.1", 0))
-        receiver.settimeout(PATIENCE)
+        receiver.settimeout(LIMIT)
         where = f"127.0.0.1:{receiver.getsockname()[1]}"
         options = {"to": "syslog", "address": where, "facility": "local7", "priority": "err"}
         many = [f"web_{number}" for number in range(300)]
@@ -169,8 +162,9 @@ def test_syslog_over_the_network_is_structured(tmp_path: Path) -> None:
     assert len(line) == 2_000
 
 
-def test_a_machine_without_a_log_is_told_of(tmp_path: Path) -> None:
+def test_a_machine_without_a_syslog_is_a_failure_and_a_problem(tmp_path: Path) -> None:
     hook = Hook("log", {"to": "syslog", "address": str(tmp_path / "log")}, tmp_path)
-    with pytest.raises(Failure, match="is a syslog running"):
+    with pytest.raises(Failure, match=str(tmp_path / "log")):
         hook.here("prepare")
-    assert hook.check() == [f"there is no {tmp_path}/log on this machine; is a syslog running?"]
+    (problem,) = hook.check()
+    assert f"{tmp_path}/log" in problem

@@ -15,7 +15,7 @@ from helpers.hook_runs import EVENT, Hook
 SECRET = "open-sesame"
 
 
-def test_a_notification_says_in_plain_words_what_happens(tmp_path: Path) -> None:
+def test_a_notification_has_the_event_in_its_title_and_body(tmp_path: Path) -> None:
     with Web() as web, Mail() as mail:
         urls = [
             f"json://me:{SECRET}@127.0.0.1:{web.port}/{SECRET}",
@@ -31,16 +31,16 @@ def test_a_notification_says_in_plain_words_what_happens(tmp_path: Path) -> None
     assert first["title"].startswith("web_0: Reboot in ")
     assert first["type"] == "warning"
     body = first["message"].splitlines()
-    assert body[0].endswith(" (Platform): Host server is undergoing maintenance.")
+    assert body[0].endswith(f" (Platform): {EVENT['description']}")
     assert f"Not before: {EVENT['not_before']}" in body
-    assert later["title"] == "web_0: Reboot is withdrawn and will not happen"
+    assert "is withdrawn" in later["title"]
     assert later["type"] == "info"
     written = email.message_from_bytes(letter)
     assert written["To"] == "ops@example.org"
     assert str(written["Subject"]).startswith("web_0: Reboot in ")
 
 
-def test_another_attempt_is_for_those_only_that_were_not_reached(tmp_path: Path) -> None:
+def test_another_attempt_notifies_only_those_not_reached(tmp_path: Path) -> None:
     with Web() as web, Web() as failing:
         failing.answers = [(500, {})]
         file = tmp_path / "urls"
@@ -51,17 +51,17 @@ def test_another_attempt_is_for_those_only_that_were_not_reached(tmp_path: Path)
         hook = Hook("notify", options, tmp_path / "state")
         with pytest.raises(Failure) as failed:
             hook.here("started")
-        assert str(failed.value) == (
-            "address 2 (json) was not sent: it is invalid, unreachable or refuses the message;"
-            " address 1 (json): sent"
-        )
-        said = hook.here("started", attempt=2)
-        assert said == "address 1 (json): already sent\naddress 2 (json): sent"
+        assert str(failed.value).startswith("address 2 (json) was not ")
+        assert str(failed.value).endswith("; address 1 (json): sent")
+        assert hook.here("started", attempt=2).splitlines() == [
+            "address 1 (json): already sent",
+            "address 2 (json): sent",
+        ]
         assert (len(web.received), len(failing.received)) == (1, 2)
         assert json.loads(web.received[0].body)["title"] == "Snapshot here"
 
 
-def test_what_others_wrote_is_text_and_no_secret_is_ever_said(
+def test_texts_are_sent_as_plain_text_and_secrets_are_not_printed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     told = f"<b>bold</b> {{{{x}}}} %s @everyone\n{'long ' * 3_000}"
@@ -71,7 +71,7 @@ def test_what_others_wrote_is_text_and_no_secret_is_ever_said(
         hook.here("prepare")
     assert str(failed.value).count("was not sent") == 4
     problems = hook.check()
-    assert [problem.split(" is not a URL")[0] for problem in problems] == [
+    assert [problem.partition(" is not ")[0] for problem in problems] == [
         "address 1 (nonsense)",
         "address 2 (json)",
         "address 3",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -12,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers.hook_recipes import PATH, RECIPES, Recipe, until
+from helpers.hook_recipes import PATH, RECIPES, Recipe
+from helpers.patience import LIMIT, until
 
 JOB = RECIPES / "checkpoint" / "job.py"
 FAR = 1_000_000
@@ -92,12 +94,12 @@ def test_a_job_goes_on_from_a_checkpoint_that_was_taken_after_the_hook_began(
 ) -> None:
     before = job.start(FAR)
     assert f"job {job.pid} is stopped" in hook.ok("prepare")
-    assert job.first.wait(20) == 0
-    assert hook.ok("prepare").strip() == "the job does not run"
+    assert job.first.wait(LIMIT) == 0
+    assert "not run" in hook.ok("prepare")
     goal = job.at + 20
     hook.env["JOB_START"] = f"{JOB} {job.directory} {goal}"
-    assert "the job is started again" in hook.ok("undo")
-    assert hook.ok("undo").strip() == "no job ran before"
+    assert "started again" in hook.ok("undo")
+    assert "no job ran" in hook.ok("undo")
     until(job.result.exists, "the job has finished")
     assert job.went_on_from[0] == 1
     assert job.went_on_from[1] >= before, "nothing that was done before is done again"
@@ -107,8 +109,10 @@ def test_a_job_goes_on_from_a_checkpoint_that_was_taken_after_the_hook_began(
 def test_through_a_freeze_the_job_is_left_running_with_a_checkpoint(job: Job, hook: Recipe) -> None:
     before = job.start(FAR)
     said = hook.ok("prepare", FOREWARN_EVENT_TYPE="Freeze")
-    assert "is left running: this event keeps memory" in said
-    assert int(said.split("a whole checkpoint, at ")[1].split()[0]) >= before
+    assert "left running" in said
+    at = re.search(r"whole checkpoint, at (\d+)", said)
+    assert at
+    assert int(at[1]) >= before
     assert job.works() > before
     assert hook.ok("undo").strip() == "the job runs"
     assert len(job.went_on_from) == 1
@@ -120,29 +124,30 @@ def test_a_hook_that_is_killed_while_it_waits_leaves_the_job_to_run_or_to_be_sta
     job.start(FAR)
     os.kill(job.pid, signal.SIGSTOP)
     waiting = hook.begin("prepare")
-    assert "is asked for a checkpoint" in waiting.line()
+    assert "for a checkpoint" in waiting.line()
     hook.kill(waiting)
     os.kill(job.pid, signal.SIGCONT)
     until(job.checkpoint.exists, "the job answers, if late")
     assert hook.ok("undo").strip() == "the job runs"
     os.kill(job.pid, signal.SIGSTOP)
     waiting = hook.begin("prepare", "B")
-    assert "is asked for a checkpoint" in waiting.line()
+    assert "for a checkpoint" in waiting.line()
     hook.kill(waiting)
     job.first.kill()  # the machine dies with it
-    job.first.wait(20)
-    assert "the job is started again" in hook.ok("undo", "B")
+    job.first.wait(LIMIT)
+    assert "started again" in hook.ok("undo", "B")
     job.works()
 
 
-def test_what_cannot_be_done_is_said_and_the_job_is_left_alone(job: Job, hook: Recipe) -> None:
-    assert hook.ok("undo").strip() == "no job ran before"
-    assert hook.ok("prepare").strip() == "the job does not run"
-    assert hook.ok("undo").strip() == "no job ran before"
+def test_a_hook_that_cannot_stop_the_job_safely_leaves_it_running(job: Job, hook: Recipe) -> None:
+    assert "no job ran" in hook.ok("undo")
+    assert "not run" in hook.ok("prepare")
+    assert "no job ran" in hook.ok("undo")
     job.start(FAR)
-    assert "not about this machine" in hook.ok("prepare", FOREWARN_MINE="false")
-    assert "JOB_START is not set" in hook.fails("prepare", JOB_START="")
-    assert ": not whole" in hook.fails("prepare", JOB_CHECK="sh -c 'echo not whole; false'")
+    assert "this machine" in hook.ok("prepare", FOREWARN_MINE="false")
+    assert "JOB_START" in hook.fails("prepare", JOB_START="")
+    check = "sh -c 'echo not whole; false'"
+    assert ": not whole" in hook.fails("prepare", JOB_CHECK=check)
     os.kill(job.pid, signal.SIGSTOP)
     late = hook.fails("prepare", FOREWARN_SECONDS_LEFT="6")
     assert "wrote no new" in late
@@ -156,11 +161,11 @@ def test_a_job_that_has_finished_meanwhile_is_not_started_again(job: Job, hook: 
     job.start(300)
     os.kill(job.pid, signal.SIGSTOP)
     waiting = hook.begin("prepare", FOREWARN_EVENT_TYPE="Freeze")
-    assert "is asked for a checkpoint" in waiting.line()
+    assert "for a checkpoint" in waiting.line()
     os.kill(job.pid, signal.SIGCONT)
     assert waiting.wait() == 0
-    assert job.first.wait(20) == 0
-    assert "the job has finished" in hook.ok("undo")
+    assert job.first.wait(LIMIT) == 0
+    assert "has finished" in hook.ok("undo")
     assert job.result.read_text() == str(sum(range(301)))
 
 
@@ -168,9 +173,9 @@ def test_a_checkpoint_that_is_damaged_starts_nothing(job: Job, hook: Recipe) -> 
     job.start(FAR)
     by_command = {"JOB_ASK": f"kill -USR1 {job.pid}", "JOB_STOP": f"kill {job.pid}"}
     assert "is stopped" in hook.ok("prepare", **by_command)
-    job.first.wait(20)
+    job.first.wait(LIMIT)
     whole = job.checkpoint.read_text()
     job.checkpoint.write_text(whole.replace('"sum": ', '"sum": 1'))
-    assert "is no whole checkpoint" in hook.fails("undo")
+    assert "no whole checkpoint" in hook.fails("undo")
     job.checkpoint.write_text(whole)
-    assert "the job is started again" in hook.ok("undo")
+    assert "started again" in hook.ok("undo")

@@ -14,12 +14,12 @@ from helpers.hook_recipes import RECIPES
 FOLDERS = sorted(readme.parent.name for readme in RECIPES.glob("*/README.md"))
 
 
-def test_there_are_four() -> None:
+def test_there_are_four_recipes() -> None:
     assert FOLDERS == ["checkpoint", "kubernetes", "nginx-upstream", "replica"]
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_its_configuration_is_read_without_a_complaint(folder: str, tmp_path: Path) -> None:
+def test_the_configuration_of_a_readme_is_valid(folder: str, tmp_path: Path) -> None:
     text = (RECIPES / folder / "README.md").read_text()
     file = tmp_path / "agent.toml"
     file.write_text("".join(re.findall(r"```toml\n(.*?)```", text, re.DOTALL)))
@@ -33,7 +33,7 @@ def test_its_configuration_is_read_without_a_complaint(folder: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_every_variable_is_in_its_table(folder: str) -> None:
+def test_every_variable_of_a_recipe_is_documented(folder: str) -> None:
     text = (RECIPES / folder / "README.md").read_text()
     for program in (RECIPES / folder).glob("*.py"):
         read = set(re.findall(r'"([A-Z]+(?:_[A-Z]+)*)"', program.read_text()))

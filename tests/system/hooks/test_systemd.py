@@ -79,7 +79,7 @@ def order(machine: BootedSystemd) -> list[str]:
     return machine.done("sh", "-c", f"cat {LOG}; : > {LOG}").split()
 
 
-def test_what_ran_is_stopped_in_the_reverse_order_and_started_in_the_given_one(
+def test_units_are_stopped_in_reverse_order_and_started_in_the_given_one(
     booted: BootedSystemd, tmp_path: Path
 ) -> None:
     booted.done("systemctl", "start", "db", "app")
@@ -87,26 +87,22 @@ def test_what_ran_is_stopped_in_the_reverse_order_and_started_in_the_given_one(
     hook = Hook("systemd", {"units": ["db", "app.service", "idle.service"]}, tmp_path)
 
     status, said = hook.program("prepare", prefix=booted.enter())
-    assert (status, said.splitlines()) == (
-        0,
-        [
-            "idle.service is not running and is not changed",
-            "stopped app.service",
-            "stopped db.service",
-        ],
-    )
+    assert status == 0
+    idle, *stopped = said.splitlines()
+    assert idle.startswith("idle.service is not ")
+    assert stopped == ["stopped app.service", "stopped db.service"]
     assert booted.states("db", "app", "idle") == ["inactive"] * 3
     assert order(booted) == ["-app", "-db"]
 
     # Again, as after a crash: what was found first is what counts.
     assert hook.program("prepare", prefix=booted.enter(), attempt=2)[0] == 0
     status, said = hook.program("undo", prefix=booted.enter())
-    assert (status, said) == (0, "started db.service\nstarted app.service\n")
+    assert (status, said.splitlines()) == (0, ["started db.service", "started app.service"])
     assert booted.states("db", "app", "idle") == ["active", "active", "inactive"]
     assert order(booted) == ["+db", "+app"]
 
     status, said = hook.program("undo", prefix=booted.enter())
-    assert (status, said) == (0, "nothing was stopped, so nothing is started\n")
+    assert (status, ".service" in said) == (0, False)
     assert booted.states("db", "app", "idle") == ["active", "active", "inactive"]
 
 
@@ -119,8 +115,8 @@ def test_a_unit_that_is_unknown_or_masked_stops_nothing(
     hook = Hook("systemd", {"units": ["app", "nowhere", "masked"]}, tmp_path)
     status, said = hook.program("prepare", prefix=booted.enter())
     assert status == 1
-    assert "nothing was stopped: there is no unit nowhere.service" in said
-    assert "masked.service is masked and could not be started again" in said
+    assert "no unit nowhere.service" in said
+    assert "masked.service is masked " in said
     assert booted.states("app") == ["active"]
     assert list(tmp_path.iterdir()) == []
     script = (
@@ -128,7 +124,7 @@ def test_a_unit_that_is_unknown_or_masked_stops_nothing(
         "[print(says) for says in k.check(k.options(units=['app', 'nowhere', 'masked']))]"
     )
     unknown, masked = booted.done(sys.executable, "-I", "-c", script).splitlines()
-    assert unknown.startswith("there is no unit nowhere.service; ")
+    assert "no unit nowhere.service; " in unknown
     assert masked.startswith("masked.service is masked ")
 
 
@@ -139,12 +135,13 @@ def test_a_unit_that_does_not_start_again_is_named_and_the_others_are_started(
     booted.run("systemctl", "start", "broken")
     hook = Hook("systemd", {"units": ["fragile", "broken", "app"]}, tmp_path)
     status, said = hook.program("prepare", prefix=booted.enter())
-    assert (status, "broken.service is not running" in said) == (0, True)
+    assert (status, "broken.service is not " in said) == (0, True)
     booted.done("touch", "/run/broken")
 
     status, said = hook.program("undo", prefix=booted.enter())
     assert status == 1
-    assert said.startswith("fragile.service did not start: exit-code; ")
+    assert said.startswith("fragile.service did not ")
+    assert ": exit-code; " in said
     assert said.endswith("; started app.service\n")
     assert booted.states("app") == ["active"]
 
@@ -153,16 +150,14 @@ def test_a_unit_that_does_not_start_again_is_named_and_the_others_are_started(
     assert booted.states("fragile", "broken", "app") == ["active", "failed", "active"]
 
 
-def test_a_unit_that_takes_too_long_is_told_of_before_the_agent_loses_patience(
+def test_a_unit_that_takes_too_long_to_stop_fails_the_hook_in_time(
     booted: BootedSystemd, tmp_path: Path
 ) -> None:
     booted.done("systemctl", "start", "stubborn")
     hook = Hook("systemd", {"units": ["stubborn"], "timeout": "200ms"}, tmp_path)
     status, said = hook.program("prepare", prefix=booted.enter())
-    assert (status, said) == (
-        1,
-        "stop of stubborn.service is still in progress, but the time is up\n",
-    )
+    assert status == 1
+    assert said.startswith("stop of stubborn.service ")
     booted.done("systemctl", "kill", "--signal=KILL", "stubborn")
     assert hook.program("undo", prefix=booted.enter())[0] == 0
     assert booted.states("stubborn") == ["active"]
@@ -200,7 +195,7 @@ def test_a_user_may_stop_the_units_of_the_rule_and_no_others(
 
     status, said = db.program("prepare", prefix=user)
     assert status == 1
-    assert 'needs a polkit rule; see "Hooks" in the documentation' in said
+    assert "polkit rule" in said
     assert app.program("prepare", prefix=user) == (0, "stopped app.service\n")
     assert booted.states("app", "db") == ["inactive", "active"]
     assert app.program("undo", prefix=user) == (0, "started app.service\n")

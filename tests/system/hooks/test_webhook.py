@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,35 +62,34 @@ def test_the_event_is_posted_signed_and_with_a_key_that_every_attempt_has(
     assert first.headers["Authorization"].startswith("Basic ")
     keys = [one.headers["Idempotency-Key"] for one in (first, again, later)]
     assert keys[0] == keys[1] != keys[2]
-    assert Hook("webhook", hook.options, tmp_path).program("undo") == (
-        0,
-        "nothing to do at undo\n",
-    )
+    assert Hook("webhook", hook.options, tmp_path).program("undo")[0] == 0
     assert len(web.received) == 3
 
 
 @pytest.mark.parametrize(
-    ("status", "says"),
+    ("status", "advice"),
     [
-        (302, "answered 302: the hook does not follow redirects; set url to the new address"),
-        (403, "answered 403: it does not accept the credentials"),
-        (404, "answered 404"),
-        (429, "answered 429; another attempt may help"),
-        (500, "answered 500; another attempt may help"),
+        (302, ": .* redirects; .*"),
+        (403, ": .* credentials"),
+        (404, ""),
+        (429, "; another attempt .*"),
+        (500, "; another attempt .*"),
     ],
 )
-def test_what_is_not_accepted_is_a_failure_that_names_no_secret(
-    web: Web, tmp_path: Path, status: int, says: str
+def test_a_refused_request_is_a_failure_that_names_no_secret(
+    web: Web, tmp_path: Path, status: int, advice: str
 ) -> None:
     web.answers = [(status, {"Location": "/elsewhere", "Retry-After": "3600"})]
     url = f"http://me:{SECRET}@127.0.0.1:{web.port}/{SECRET}"
     with pytest.raises(Failure) as failed:
         Hook("webhook", {"url": url}, tmp_path).here("prepare")
-    assert str(failed.value) == f"http://127.0.0.1:{web.port} {says}"
+    expected = rf"http://127\.0\.0\.1:{web.port} answered {status}{advice}"
+    assert re.fullmatch(expected, str(failed.value))
+    assert SECRET not in str(failed.value)
     assert len(web.received) == 1  # the agent tries again, if it is told to; an hour is too long
 
 
-def test_who_says_when_to_come_again_is_asked_again(web: Web, tmp_path: Path) -> None:
+def test_a_retry_after_header_is_followed(web: Web, tmp_path: Path) -> None:
     web.answers = [(503, {"Retry-After": "0"})]
     hook = Hook("webhook", {"url": f"http://127.0.0.1:{web.port}"}, tmp_path)
     assert hook.here("finished").endswith("answered 204")
@@ -101,7 +101,7 @@ def test_an_address_that_nobody_answers_at_is_a_failure(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{web.port}/{SECRET}"
     status, said = Hook("webhook", {"url": url}, tmp_path).program("prepare")
     assert status == 1
-    assert said.endswith("cannot be reached: Connection refused\n")
+    assert said.endswith(": Connection refused\n")
     assert SECRET not in said
 
 
@@ -152,15 +152,15 @@ def test_a_proxy_of_the_environment_is_asked_for_what_is_far_away_only(
         assert len(web.received) == 3
 
 
-def test_what_is_missing_is_found_before_it_is_needed(tmp_path: Path) -> None:
+def test_unusable_files_are_found_by_the_check(tmp_path: Path) -> None:
     (tmp_path / "open").write_text(SECRET)
     (tmp_path / "open").chmod(0o644)
     (tmp_path / "empty").write_text("\n")
     (tmp_path / "empty").chmod(0o600)
     url = {"url": "https://hook.example/"}
     for options, says in (
-        ({"secret_file": str(tmp_path / "no")}, "cannot be read: No such file or directory"),
-        ({"secret_file": str(tmp_path / "open")}, "is readable by every user"),
+        ({"secret_file": str(tmp_path / "no")}, "cannot be read"),
+        ({"secret_file": str(tmp_path / "open")}, "readable by every"),
         ({"secret_file": str(tmp_path / "empty")}, "is empty"),
         ({"ca": str(tmp_path / "open")}, "contains no certificate"),
     ):

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from forewarn.client import Client
 from helpers.client_variants import CuttingProxy
-from helpers.control_nodes import ControlProcess, ask, control_process, new_state, until
+from helpers.control_nodes import ControlProcess, ask, control_process, new_state
 from helpers.endpoint import METADATA, NEWEST, approval, events
+from helpers.patience import until
 from helpers.polls import GET
 from helpers.raw_http import RawConnection, request
 from helpers.serve_process import FLEET
@@ -19,7 +20,7 @@ DEPOSED = 74  # exit status
 OF_EACH = 2  # connections
 
 
-def test_a_leader_that_goes_on_after_its_lease_answers_nobody(tmp_path: Path) -> None:
+def test_a_leader_that_resumes_after_its_lease_answers_no_request(tmp_path: Path) -> None:
     url = new_state()
     with contextlib.ExitStack() as stack:
         first = stack.enter_context(control_process(tmp_path / "c1", "c1", url))

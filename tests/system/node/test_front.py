@@ -41,7 +41,8 @@ from helpers.endpoint import (
     fleet_of,
 )
 from helpers.forked_cli import Forked
-from helpers.polls import GET, LAST, ODD, metrics, real_time, send_poll, until, until_closed
+from helpers.patience import until
+from helpers.polls import GET, LAST, ODD, metrics, real_time, send_poll, until_closed
 from helpers.process import Running
 from helpers.raw_http import RawConnection, RawResponse, request
 
@@ -99,14 +100,14 @@ def _nothing_broke(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 # Who answers.
 
 
-def test_a_poller_meets_nobody_else(service: Service, group: Group) -> None:
+def test_a_poll_is_answered_by_front_alone(service: Service, group: Group) -> None:
     with counted(service, answered=52), group[0].line() as line:
         assert {send_poll(line).status for _ in range(50)} == {200}
         assert group[1].get().status == 200
         assert group[2].say(LAST).status == 200
 
 
-def test_the_same_words_mean_another_document_to_another_machine(
+def test_the_same_request_gives_each_machine_its_own_document(
     service: Service, groups: Groups
 ) -> None:
     one, other = groups.enabled(), groups.enabled()
@@ -135,7 +136,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("kept", [False, True])
 @pytest.mark.parametrize("what", OTHERS)
-def test_whoever_says_anything_else_is_handed_over(
+def test_any_other_request_is_handed_over(
     service: Service, groups: Groups, what: str, kept: bool
 ) -> None:
     data, statuses = OTHERS[what]
@@ -225,7 +226,9 @@ def test_a_kept_connection_sees_every_change_at_once(service: Service, group: Gr
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_both_ways_say_the_same(service: Service, group: Group, version: str) -> None:
+def test_front_and_server_give_the_same_answer(
+    service: Service, group: Group, version: str
+) -> None:
     def both(*headers: str) -> list[tuple[str, list[str], bytes]]:
         said = []
         for more in ((), ("X-Odd: 1",)):
@@ -290,7 +293,7 @@ def test_ten_thousand_answers_have_ten_thousand_ids(service: Service, group: Gro
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_known_of_a_machine_is_the_same_on_both_ways(
+def test_polls_are_recorded_the_same_with_and_without_front(
     service: Service, group: Group, way: str
 ) -> None:
     name, poll_index, counts = (
@@ -366,7 +369,7 @@ def test_a_poll_on_a_kept_connection_enables_its_group_and_ends_it(
         assert group[0].get().all("connection") == []
 
 
-def test_a_machine_with_a_detour_takes_the_long_way(service: Service, group: Group) -> None:
+def test_a_machine_with_a_detour_bypasses_front(service: Service, group: Group) -> None:
     detours = service._session.node.endpoint.detours
     with group[0].line() as line, group[1].line() as other:
         before = send_poll(line)
@@ -529,7 +532,7 @@ def test_ten_thousand_polls_that_are_not_read_wait_and_are_answered_in_order() -
 
 
 @pytest.mark.usefixtures("loop", "narrow")
-def test_a_caller_that_says_no_more_gets_the_whole_of_a_large_document() -> None:
+def test_a_client_that_has_closed_its_side_gets_a_large_document() -> None:
     with Service(fleet_of(1), sockets=True, front=True) as service:
         guest = Guest(service, "web0_0")
         length = fill(service, guest, 1_000_000)
@@ -543,7 +546,9 @@ def test_a_caller_that_says_no_more_gets_the_whole_of_a_large_document() -> None
         until_closed(service)
 
 
-def test_a_caller_that_says_no_more_is_answered_and_let_go(service: Service, group: Group) -> None:
+def test_a_client_that_has_closed_its_side_is_answered_and_closed(
+    service: Service, group: Group
+) -> None:
     with counted(service, answered=1), group[0].line() as line:
         line.send(GET)
         line.finish()
@@ -557,7 +562,7 @@ def reset(line: RawConnection) -> None:
 
 
 @pytest.mark.usefixtures("loop", "narrow")
-def test_callers_that_go_in_the_middle_leave_nothing_behind() -> None:
+def test_connections_closed_in_the_middle_leave_nothing_behind() -> None:
     with Service(fleet_of(2), sockets=True, front=True) as service:
         guest, other = Guest(service, "web0_0"), Guest(service, "web1_0")
         fill(service, guest, 1_000_000)
@@ -576,7 +581,7 @@ def test_callers_that_go_in_the_middle_leave_nothing_behind() -> None:
 
 
 @pytest.mark.usefixtures("loop", "narrow")
-def test_whoever_goes_in_the_middle_of_its_answers_is_no_surprise(
+def test_a_reset_in_the_middle_of_answers_logs_no_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with Service(fleet_of(2), sockets=True, front=True) as service:
@@ -603,7 +608,7 @@ def test_a_silent_caller_is_kept_whatever_sockets_do_by_default() -> None:
             guest = Guest(service, "web0_0")
             guest.get()
             with guest.line() as line:
-                until(lambda: service._session.node.endpoint.connections.total == 1, patience=5)
+                until(lambda: service._session.node.endpoint.connections.total == 1)
                 assert send_poll(line).status == 200
     finally:
         socket.setdefaulttimeout(before)
@@ -691,7 +696,7 @@ def at_the_stop(monkeypatch: pytest.MonkeyPatch, happens: Callable[[Front], None
 
 @pytest.mark.usefixtures("loop")
 @pytest.mark.parametrize("data", [GET, ODD], ids=["short", "long"])
-def test_whoever_has_asked_before_the_stop_is_answered_and_told(
+def test_requests_sent_before_a_stop_are_answered_with_connection_close(
     monkeypatch: pytest.MonkeyPatch, data: bytes
 ) -> None:
     service = Service(fleet_of(1), sockets=True, front=True)
@@ -722,7 +727,7 @@ def test_whoever_has_asked_before_the_stop_is_answered_and_told(
     assert took < GRACE
 
 
-def test_whoever_is_being_handed_over_at_the_stop_is_answered_and_told(
+def test_connections_handed_over_during_a_stop_are_answered_with_connection_close(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     service = Service(fleet_of(1), sockets=True, front=True)
@@ -822,7 +827,7 @@ def test_a_thousand_groups_that_are_idle_have_no_pages() -> None:
 # To do without it.
 
 
-def test_without_a_front_everything_takes_the_long_way() -> None:
+def test_without_front_all_requests_go_to_the_server() -> None:
     with Service(fleet_of(1), sockets=True, front=False) as service:
         guest = Guest(service, "web0_0")
         assert service._session.node.front is None
@@ -853,7 +858,7 @@ def test_a_front_is_counted(service: Service, group: Group) -> None:
         assert found["forewarn_connections"] >= 1
 
 
-def test_whatever_is_recorded_takes_the_long_way(tmp_path: Path) -> None:
+def test_recorded_requests_bypass_front(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     with Service(fleet_of(1), sockets=True, front=True, record=trace) as service:
         guest = Guest(service, "web0_0")
@@ -893,7 +898,7 @@ FLEET = "groups: [{name: one, kind: standalone, machines: [{name: one, addresses
     ],
     ids=["dev no-front", "serve no-front", "serve front=false"],
 )
-def test_a_flag_or_a_setting_does_without_it(
+def test_front_is_disabled_by_a_flag_or_setting(
     tmp_path: Path, words: tuple[str, ...], setting: str
 ) -> None:
     (tmp_path / "fleet.yaml").write_text(FLEET)

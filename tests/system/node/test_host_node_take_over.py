@@ -18,7 +18,7 @@ from forewarn.cli.app import app
 from helpers.certificates import Authority
 from helpers.control_nodes import LEASE, ask, new_state
 from helpers.forked_cli import start
-from helpers.polls import until
+from helpers.patience import until
 from helpers.process import Running
 from helpers.recorded_state import free_port
 from helpers.recording_guests import DRIVER, Guest, Place, approved, write_trace

@@ -319,7 +319,7 @@ async def killed_while_operating(directory: Path) -> Operator:
     return operator
 
 
-def test_what_an_operator_asked_for_is_done_once_whenever_the_service_is_killed(
+def test_operations_are_carried_out_once_whenever_the_service_is_killed(
     tmp_path: Path,
 ) -> None:
     operator = asyncio.run(killed_while_operating(tmp_path))

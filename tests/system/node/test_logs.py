@@ -18,7 +18,7 @@ import pytest
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.schema.core import ScheduleRequest
 from helpers.forked_cli import Forked
-from helpers.polls import until
+from helpers.patience import LIMIT, until
 from helpers.process import Running
 
 FLEET = """
@@ -74,13 +74,12 @@ def test_changes_and_calls_are_lines_that_a_program_can_read(tmp_path: Path) -> 
         assert (scheduled["group"], scheduled["machines"]) == ("web", ["web_0"])
         assert scheduled["by"] == "operator"
         carried_out, refused = about(running, method="POST")
-        assert carried_out["event"] == "a call was carried out"
         assert (carried_out["by"], carried_out["path"]) == ("operator", "/v1/events")
         assert carried_out["status"] // 100 == 2
         assert carried_out["request_id"]
         assert carried_out["seconds"] >= 0
-        assert (refused["event"], refused["level"]) == ("a call was refused", "info")
-        assert refused["status"] == 404
+        assert (refused["status"], refused["level"]) == (404, "info")
+        assert refused["event"] != carried_out["event"]
         assert about(running, method="GET") == []
         assert [line for line in said(running) if line["level"] == "error"] == []
         for line in said(running):
@@ -93,7 +92,7 @@ def test_a_console_log_has_dates_and_can_become_json_while_it_runs(tmp_path: Pat
         client.schedule(ScheduleRequest(type="Reboot", machines=["web_0"]))
         until(lambda: any("Scheduled Reboot of web_0" in line for line in list(running.stderr)))
         (line,) = [line for line in running.stderr if "Scheduled Reboot" in line]
-        assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ  web: Scheduled Reboot of web_0 \(", line)
+        assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ  web: Scheduled Reboot ", line)
         config = tmp_path / "forewarn.toml"
         config.write_text(config.read_text().replace('"console"', '"json"'))
         running.process.send_signal(signal.SIGHUP)
@@ -101,7 +100,7 @@ def test_a_console_log_has_dates_and_can_become_json_while_it_runs(tmp_path: Pat
         assert json.loads(running.stderr[-1])["level"] == "info"
 
 
-def test_at_level_warning_only_trouble_is_told(tmp_path: Path) -> None:
+def test_at_level_warning_only_warnings_and_errors_are_logged(tmp_path: Path) -> None:
     with serving(tmp_path, log_level="warning") as (running, client):
         client.schedule(ScheduleRequest(type="Reboot", machines=["web_0"]))
         assert client.events()
@@ -130,4 +129,4 @@ def test_a_full_disk_or_closed_pipe_for_the_log_stops_nothing(tmp_path: Path) ->
             event = client.schedule(ScheduleRequest(type="Reboot", machines=["web_0"]))
             client.on_event("cancel", event.id)
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(LIMIT) == 0

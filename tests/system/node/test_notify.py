@@ -12,9 +12,8 @@ from typing import Any
 
 from helpers.hook_receivers import LocalServer, Received
 from helpers.notify_world import SECRET, secret_file, verified
+from helpers.patience import LIMIT, until
 from helpers.serve_process import running_service, write_settings
-
-PATIENCE = 60.0  # seconds
 
 TABLE = """
 [[notify]]
@@ -40,7 +39,7 @@ class Receiver(LocalServer):
                 with receiver.came:
                     receiver.requests.append(Received("POST", self.path, self.headers, body))
                     receiver.came.notify_all()
-                receiver.answering.wait(PATIENCE)
+                receiver.answering.wait(LIMIT)
                 self.send_response(204)
                 self.end_headers()
 
@@ -56,7 +55,7 @@ class Receiver(LocalServer):
 
     def wait(self, count: int) -> list[Received]:
         with self.came:
-            assert self.came.wait_for(lambda: len(self.requests) >= count, PATIENCE)
+            assert self.came.wait_for(lambda: len(self.requests) >= count, LIMIT)
             return list(self.requests)
 
 
@@ -79,7 +78,7 @@ def test_a_service_that_is_killed_while_it_sends_loses_nothing_and_repeats_the_i
             receiver.wait(2)
             service.post("/v1/events", {**event, "machines": ["web-1"]})
             service.running.process.send_signal(signal.SIGKILL)
-            service.running.process.wait(PATIENCE)
+            service.running.process.wait(LIMIT)
         receiver.answering.set()
         with running_service(tmp_path, settings) as service:
             requests = receiver.wait(4)
@@ -94,8 +93,7 @@ def test_a_service_that_is_killed_while_it_sends_loses_nothing_and_repeats_the_i
 
             settings.write_text(settings.read_text().replace("/one", "/two"))
             service.running.process.send_signal(signal.SIGHUP)
-            while "the settings were reloaded" not in service.log:
-                service.get("/healthz")
+            until(lambda: '"reloaded"' in service.log)
             service.post("/v1/events", {**event, "type": "Freeze"})
             assert receiver.wait(6)[5].path == "/two"
             (state,) = service.get("/v1/notify")

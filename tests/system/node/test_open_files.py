@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -67,7 +68,7 @@ def test_there_are_no_more_connections_than_the_system_has_files_for(tmp_path: P
             assert exchange(place, LAST).status == 200
             assert {send_poll(line).status for line in held} == {200}
         assert limit_hits(urls["control"])["max_connections"] == 10
-    assert any("300 open files, so there is room for 150 connections" in s for s in process.stderr)
+    assert any(re.search("300 open files, .*150 connections", line) for line in process.stderr)
 
 
 def cpu(pid: int) -> float:
@@ -76,7 +77,7 @@ def cpu(pid: int) -> float:
     return sum(int(tick) for tick in ticks) / 100
 
 
-def test_when_there_are_no_files_left_callers_wait_and_nobody_is_busy(tmp_path: Path) -> None:
+def test_without_free_descriptors_callers_wait_and_the_service_is_idle(tmp_path: Path) -> None:
     with served(tmp_path, 4_000, "max_connections_per_machine = 500") as (process, urls):
         place, pid = place_of(urls), process.process.pid
         exchange(place, GET)

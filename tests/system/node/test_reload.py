@@ -27,6 +27,7 @@ from forewarn.node.settings import Settings, config, load
 from forewarn.testing import SAMPLE, Service
 from helpers.certificates import Authority
 from helpers.notify_socket import NotifySocket
+from helpers.patience import LIMIT
 from helpers.serve_process import FLEET, ServeProcess, running_service, write_settings
 from helpers.token_api import Api, api_with_token
 
@@ -64,11 +65,11 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
         yield Watched(service, manager, settings)
 
 
-def about(log: list[dict[str, Any]], event: str) -> list[dict[str, Any]]:
-    return [line for line in log if line["event"] == event]
+def having(log: list[dict[str, Any]], field: str) -> list[dict[str, Any]]:
+    return [line for line in log if field in line]
 
 
-def test_a_signal_takes_over_what_can_be_and_says_what_needs_a_restart(watched: Watched) -> None:
+def test_a_reload_applies_what_it_can_and_logs_what_needs_a_restart(watched: Watched) -> None:
     service = watched.service
     assert service.poll()["Events"] == []
     text = watched.settings.read_text()
@@ -84,14 +85,13 @@ def test_a_signal_takes_over_what_can_be_and_says_what_needs_a_restart(watched: 
     for _ in range(20):
         service.poll()
     log = watched.stopped()
-    first, second, third = about(log, "the settings were reloaded")
+    first, second, third = having(log, "reloaded")
     assert set(first["reloaded"]) == {"throttle", "history", "fleet"}
     assert second["reloaded"] == ["fleet"]
     assert set(third["reloaded"]) == {"throttle", "history", "fleet"}
-    restart = "some changed settings need a restart; their previous values stay in force"
-    assert [line["keys"] for line in about(log, restart)] == [["front"], ["front"]]
-    told = [line for line in log if line["event"] == restart or "reloaded" in line]
-    assert told[-1] == third  # it is as it was again: nothing is left to restart for
+    assert [line["keys"] for line in having(log, "keys")] == [["front"], ["front"]]
+    reports = [line for line in log if "keys" in line or "reloaded" in line]
+    assert reports[-1] == third  # the old settings again: nothing needs a restart any more
 
 
 def test_a_wrong_file_changes_nothing_and_is_one_line(watched: Watched) -> None:
@@ -103,11 +103,11 @@ def test_a_wrong_file_changes_nothing_and_is_one_line(watched: Watched) -> None:
     for _ in range(20):
         watched.service.poll()
     log = watched.stopped()
-    first, second, third = about(log, "the settings are wrong; the previous ones stay in force")
+    first, second, third = having(log, "problems")
     assert len(first["problems"]) == 2
-    assert first["problems"][0].endswith("histroy: unknown key; did you mean 'history'?")
+    assert first["problems"][0].endswith("'history'?")
     assert len(second["problems"]) == len(third["problems"]) == 1
-    assert about(log, "the settings were reloaded") == []
+    assert having(log, "reloaded") == []
     assert {line["level"] for line in (first, second, third)} == {"error"}
 
 
@@ -117,7 +117,7 @@ def test_another_level_of_the_log_holds_at_once(watched: Watched) -> None:
     watched.reload(text + "front = false\n")
     log = watched.stopped()
     # At the level of errors neither what was taken over nor what needs a restart is told.
-    assert [line["level"] for line in about(log, "the settings were reloaded")] == ["info"]
+    assert [line["level"] for line in having(log, "reloaded")] == ["info"]
 
 
 # What it brings about, in a service of our own.
@@ -195,7 +195,7 @@ def test_limits_hold_for_connections_there_are_but_not_below_what_the_short_way_
             assert [asked(first), asked(second)] == [200, 429]
 
 
-def test_gates_and_programs_are_others_from_the_next_call_on(tmp_path: Path) -> None:
+def test_reloaded_gates_and_programs_are_used_from_the_next_call_on(tmp_path: Path) -> None:
     driver = CommandDriver(Program(words=("/bin/false",)))
     before = 'driver = "command"\n[command]\nprogram = ["false"]\n'
     with Service(SAMPLE, driver=driver) as service:
@@ -278,7 +278,7 @@ OTHERS = {  # a value of each setting that is not the default, with what it take
 }
 
 
-def test_what_is_in_force_after_a_reload_can_be_started_with_and_is_what_was_taken_over(
+def test_settings_in_force_after_a_reload_can_be_started_with(
     tmp_path: Path,
 ) -> None:
     """A process that is started later does: with the old of what needs a restart, and with that
@@ -309,7 +309,7 @@ def test_the_only_way_to_sign_in_is_not_removed(tmp_path: Path) -> None:
         assert reload(OTHERS["oidc"]).reloaded == ("oidc",)
         report = reload("throttle = 5")
         assert report.refused
-        assert report.refusal.startswith("oidc: without the table [oidc], every local program")
+        assert report.refusal.startswith("oidc: ")
         assert service._session.node.endpoint.limits.throttle == 0
         assert Api(service.control_url).get("/v1/status").status == 401
         api_with_token(service, "root", Role.ADMIN)
@@ -326,7 +326,7 @@ def test_a_fleet_that_would_remove_what_has_an_event_is_not_applied(tmp_path: Pa
         fleet.write_text(GUESTS.replace("web-0", "web-9"))
         report = reload('fleet = "fleet.yaml"')
         (problem,) = report.problems
-        assert "is not applied, the inventory stays as it was" in problem
+        assert "not applied" in problem
         assert service._session.node.machine_index.machine("web-0") is not None
 
 
@@ -341,7 +341,7 @@ def test_other_names_of_the_control_api_hold_at_once(tmp_path: Path) -> None:
 @contextlib.contextmanager
 def connection(service: Service) -> Iterator[http.client.HTTPConnection]:
     where = urlsplit(service.url("web_0"))
-    connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=20)
+    connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=LIMIT)
     try:
         yield connection
     finally:

@@ -1,4 +1,4 @@
-"""Two control nodes on PostgreSQL, under load, whose leader is killed or stopped 40 times.
+"""Two control nodes on PostgreSQL, under load, whose leader is killed or stopped 16 times.
 
 Guests and an operator go on all the while, and ask the other node now and then. What they saw, and
 what was done to the machines, is put before the judge.
@@ -12,7 +12,6 @@ import json
 import os
 import signal
 import sys
-from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -25,13 +24,14 @@ from helpers import postgres
 from helpers.engines import leading
 from helpers.load import SPEED, LoadGenerator
 from helpers.paths import HELPERS, ROOT
-from helpers.recorded_state import Record, free_port, held_up, read_store
+from helpers.patience import LIMIT, until_async
+from helpers.recorded_state import Record, free_port, read_store
 
-ROUNDS = 40
-STOPPED = 5  # every fifth time the leader is stopped, and goes on when another one decides
+ROUNDS = 16
+STOPPED = 4  # every fourth time the leader is stopped, and goes on when another one decides
+POLLS, APPROVALS, IMPACTS = 500, 50, 15  # that a run must have seen
 DEPOSED = 74  # exit status
 HELD_UP = 6.0  # seconds for another node to take over, and to answer
-PATIENCE = 60.0  # seconds for what is waited for
 SAMPLE_FLEET = ROOT / "src/forewarn/node/sample-fleet.yaml"
 
 
@@ -99,14 +99,14 @@ class Nodes:
 
     async def _line(self, *wanted: str) -> str:
         assert self._zygote.stdout is not None
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(LIMIT):
             *words, last = (await self._zygote.stdout.readline()).decode().split()
         assert tuple(words) == wanted, f"{words} {last}: {self.log.read_text()[-3000:]}"
         return last
 
     async def leader(self, *but: str) -> str:
         """Wait for a node that decides, other than these, and return its name."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(LIMIT):
             while True:
                 for name in self.pids.keys() - set(but):
                     if await self._leads(self.ports[name][1]):
@@ -114,7 +114,7 @@ class Nodes:
 
     async def _leads(self, port: int) -> bool:
         with contextlib.suppress(OSError, TimeoutError):
-            async with asyncio.timeout(0.5):
+            async with asyncio.timeout(5):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
                 with contextlib.closing(writer):
                     writer.write(
@@ -137,7 +137,12 @@ async def under_load(nodes: Nodes) -> AsyncIterator[Crowd]:
         await crowd.ask(machine, "GET", "2020-07-01")
     going = asyncio.get_running_loop().create_task(crowd.go_on())
     yield crowd
-    await asyncio.wait([going], timeout=3)
+    await until_async(
+        lambda: crowd.answered["GET", 200] > POLLS and crowd.answered["POST", 200] > APPROVALS
+    )
+    async with asyncio.timeout(LIMIT):
+        while len(await asyncio.to_thread(impacts_of, nodes.url)) <= IMPACTS:
+            assert not going.done(), going
     crowd.stop.set()
     await going
     crowd.note("end")
@@ -157,6 +162,7 @@ async def taken_over(nodes: Nodes) -> Crowd:
             for number in range(ROUNDS):
                 await asyncio.wait([pause(crowd.chance.uniform(0.0, 0.8))])
                 old = await nodes.leader()
+                crowd.killing()
                 if number % STOPPED:
                     os.kill(nodes.pids[old], signal.SIGKILL)
                     assert await nodes.gone(old) == -signal.SIGKILL
@@ -178,7 +184,7 @@ def pause(seconds: float) -> asyncio.Task[None]:
     return asyncio.get_running_loop().create_task(guard.pause(seconds))
 
 
-def test_no_promise_is_broken_by_forty_take_overs(tmp_path: Path) -> None:
+def test_no_promise_is_broken_by_sixteen_take_overs(tmp_path: Path) -> None:
     postgres.needed()
     url = postgres.shared_server().new_state()
     crowd = asyncio.run(taken_over(Nodes(url, tmp_path)))
@@ -186,15 +192,13 @@ def test_no_promise_is_broken_by_forty_take_overs(tmp_path: Path) -> None:
     record = asyncio.run(read_store(leading(url)))
     judgement = judge([*crowd.trace, *impacts, *record.unseen])
     findings = [
-        finding for finding in judgement.findings if not held_up(finding, record.raised, HELD_UP)
+        finding
+        for finding in judgement.findings
+        if not crowd.held_up(finding, record.raised, HELD_UP)
     ]
     assert findings == [], judgement.render()
 
     exchanges = [line for line in crowd.trace if line["kind"] == "exchange"]
-    answered = Counter((line["method"], line["status"]) for line in exchanges)
-    assert answered["GET", 200] > 500  # it was under load
-    assert answered["POST", 200] > 50
-    assert len(impacts) > 15  # and much was carried out
     assert record.replayed == record.stored
     assert acknowledged(exchanges) <= approved(record)
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers.empty_environment import PATIENCE
 from helpers.paths import ROOT
+from helpers.patience import LIMIT
 
 LINK = re.compile(r'(?:href|src)="([^"]*)"')
 LINKED = re.compile(r"\[((?:[^\[\]\n]|\[[^\[\]\n]*\])+)\]\([^)\s]+\)")
@@ -86,7 +86,7 @@ def test_the_source_distribution_gives_the_same_wheel(
         cwd=source,
         check=True,
         capture_output=True,
-        timeout=PATIENCE,
+        timeout=LIMIT,
     )
     (again,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(again) as other:

@@ -16,6 +16,7 @@ import pytest
 
 from helpers.empty_environment import EmptyEnvironment
 from helpers.paths import ROOT
+from helpers.patience import LIMIT
 from helpers.process import Running
 
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
@@ -235,12 +236,12 @@ def test_the_service_answers_with_what_the_extra_for_servers_installs(
     )
     running = Running(process, argv)
     try:
-        line = running.line(120)
+        line = running.line()
         while not line.startswith("ready "):
-            line = running.line(120)
+            line = running.line()
         urls = json.loads(line.removeprefix("ready "))
         request = Request(urls["metadata"] + EVENTS, headers={"Metadata": "true"})
-        with urlopen(request, timeout=60) as answer:
+        with urlopen(request, timeout=LIMIT) as answer:
             assert json.load(answer)["Events"] == []
         commands = server.run(
             *("forewarn", "event", "schedule", "Reboot", "web_0", "--json"),
@@ -248,7 +249,7 @@ def test_the_service_answers_with_what_the_extra_for_servers_installs(
         )
         assert commands.returncode == 0, commands.stderr
         process.send_signal(signal.SIGINT)
-        assert running.wait(60) == 0
+        assert running.wait(LIMIT) == 0
     finally:
         running.stop()
 

@@ -55,6 +55,7 @@ from forewarn.testing import SAMPLE, Service
 from helpers.forked_cli import Forked
 from helpers.next_version import BETWEEN, NEXT, THIS, migrate
 from helpers.next_version import COMMAND as NEXT_VERSION
+from helpers.patience import LIMIT, until
 from helpers.times import START
 from helpers.token_api import api_with_token
 
@@ -93,14 +94,14 @@ def test_a_running_service_is_copied_through_its_api(service: Service, tmp_path:
     }
 
 
-def test_what_is_there_is_replaced_only_if_one_insists(service: Service, tmp_path: Path) -> None:
+def test_an_existing_file_is_replaced_only_with_force(service: Service, tmp_path: Path) -> None:
     backup = tmp_path / "backup.db"
     backup.write_text("precious")
     for more in ([], ["--state", tmp_path / "state.db"]):
         where = more or ["--url", service.control_url]
         done = typed("backup", backup, *where)
         assert (done.exit_code, backup.read_text()) == (1, "precious")
-        assert "exists; choose another name, or pass --force" in done.output
+        assert "pass --force" in done.output
     done = typed("backup", backup, "--url", service.control_url, "--force", "--json")
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
@@ -110,7 +111,7 @@ def test_what_is_there_is_replaced_only_if_one_insists(service: Service, tmp_pat
     assert said["contents"]["schema"] == SCHEMA_VERSION
 
 
-def test_a_copy_may_go_above_the_root_which_is_the_root(
+def test_a_backup_path_above_the_root_is_the_root(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SQLite itself opens no path with more ".." than the working directory is deep."""
@@ -136,7 +137,7 @@ def test_a_name_that_is_too_long_is_one_line(tmp_path: Path) -> None:
         done = typed(*words)
         assert done.exit_code == 1
         assert isinstance(done.exception, SystemExit), done.exception
-        assert "File name too long" in done.output
+        assert "name too long" in done.output
     done = typed("restore", tmp_path / "none.db", "--state", long)
     assert isinstance(done.exception, SystemExit), done.exception
 
@@ -159,22 +160,18 @@ def test_a_state_file_is_copied_with_its_service_and_without(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("backup", "{d}"), "is a directory; pass a file in it"),
-        (("backup", "{d}/no/b"), "No such file or directory"),
-        (
-            ("backup", "{d}/b", "--state", "{d}/none.db"),
-            "none.db is not a file; pass the path of a state file",
-        ),
-        (("backup", "{d}/b", "--state", "{d}/text"), "text cannot be used as state"),
-        (("backup", "{d}/b", "--url", "http://127.0.0.1:1"), "no service answers at"),
-        (
-            ("restore", "{d}/none", "--state", "{d}/s"),
-            "none is not a file; pass the path",
-        ),
-        (("restore", "{d}/text", "--state", "{d}/s"), "it is not an SQLite database"),
+        (("backup", "{d}"), "is a directory"),
+        (("backup", "{d}/no/b"), "No such file"),
+        (("backup", "{d}/b", "--state", "{d}/none.db"), "none.db is not "),
+        (("backup", "{d}/b", "--state", "{d}/text"), "text cannot be used"),
+        (("backup", "{d}/b", "--url", "http://127.0.0.1:1"), "http://127.0.0.1:1"),
+        (("restore", "{d}/none", "--state", "{d}/s"), "none is not "),
+        (("restore", "{d}/text", "--state", "{d}/s"), "not an SQLite database"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
+def test_an_impossible_backup_or_restore_is_refused_in_one_line(
+    tmp_path: Path, words: tuple[str, ...], says: str
+) -> None:
     (tmp_path / "text").write_text("no database")
     done = typed(*(word.format(d=tmp_path) for word in words))
     assert done.exit_code == 1
@@ -187,7 +184,7 @@ def test_a_service_without_a_state_file_has_nothing_to_copy(tmp_path: Path) -> N
     with Service(SAMPLE, sockets=True) as service:
         done = typed("backup", tmp_path / "b", "--url", service.control_url)
     assert done.exit_code == 1
-    assert "keeps its state in memory: there is nothing to back up" in done.output
+    assert "state in memory" in done.output
 
 
 class Breaking(http.server.BaseHTTPRequestHandler):
@@ -204,7 +201,7 @@ class Breaking(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_a_copy_that_breaks_off_is_none(tmp_path: Path) -> None:
+def test_a_download_that_breaks_off_leaves_no_file(tmp_path: Path) -> None:
     with http.server.HTTPServer(("127.0.0.1", 0), Breaking) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -215,11 +212,11 @@ def test_a_copy_that_breaks_off_is_none(tmp_path: Path) -> None:
             server.shutdown()
             thread.join()
     assert done.exit_code == 1
-    assert "broke off 98,400 bytes before the end" in done.output
+    assert "98,400 bytes" in done.output
     assert not list(tmp_path.iterdir())
 
 
-def test_what_a_killed_command_has_left_is_cleared_away_by_the_next(
+def test_leftovers_of_a_killed_backup_are_removed_by_the_next(
     service: Service, tmp_path: Path
 ) -> None:
     backup = tmp_path / "backups" / "b.db"
@@ -249,19 +246,20 @@ def test_what_a_killed_command_has_left_is_cleared_away_by_the_next(
     assert left() == [other]
 
 
-def test_what_cannot_be_read_is_said_in_words_of_its_own(service: Service, tmp_path: Path) -> None:
-    """Nobody who only wanted to read is told that something was not stored."""
+def test_a_state_that_cannot_be_read_is_not_reported_as_a_failed_write(
+    service: Service, tmp_path: Path
+) -> None:
     state, away = tmp_path / "state.db", tmp_path / "away.db"
     state.rename(away)
     state.write_bytes(away.read_bytes())
     done = typed("backup", tmp_path / "b", "--url", service.control_url)
     away.replace(state)
     assert done.exit_code == 1
-    assert f"no copy could be made: {state}: the file was removed or replaced" in done.output
+    assert f": {state}: " in done.output
     assert "stored" not in done.output
     other = on_store_failed(None, StoreUnreadable("state.db: disk I/O error"))
     assert other.status_code == 503
-    assert other.content.detail == "the state could not be read: state.db: disk I/O error"
+    assert other.content.detail.endswith(": state.db: disk I/O error")
 
 
 def test_one_copy_is_made_at_a_time(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +271,7 @@ def test_one_copy_is_made_at_a_time(service: Service, monkeypatch: pytest.Monkey
 
     def slow(*arguments: Any) -> Any:
         begun.set()
-        assert go_on.wait(60)
+        assert go_on.wait(LIMIT)
         return real(*arguments)
 
     monkeypatch.setattr(copying, "copy_to_stream", slow)
@@ -281,8 +279,8 @@ def test_one_copy_is_made_at_a_time(service: Service, monkeypatch: pytest.Monkey
     first: list[bytes] = []
     thread = threading.Thread(target=lambda: client.backup(first.append))
     thread.start()
-    assert begun.wait(60)
-    with pytest.raises(ControlError, match="another backup is being made or downloaded"):
+    assert begun.wait(LIMIT)
+    with pytest.raises(ControlError, match="another backup"):
         client.backup(first.append)
     go_on.set()
     thread.join()
@@ -330,16 +328,17 @@ def copied_at_last(service: Service) -> int:
         nonlocal size
         size += len(block)
 
-    for _ in range(600):
+    def copied() -> bool:
         try:
             client.backup(count)
         except ControlError as error:
-            if "another backup is being made or downloaded" not in str(error):
-                raise
-            threading.Event().wait(0.1)
-        else:
-            return size
-    raise AssertionError("it never is")
+            if "another backup" in str(error):
+                return False
+            raise
+        return True
+
+    until(copied)
+    return size
 
 
 def test_the_next_copy_is_made_when_the_last_was_taken(
@@ -347,7 +346,7 @@ def test_the_next_copy_is_made_when_the_last_was_taken(
 ) -> None:
     """Each lies on the state's disk until then, where nobody sees it."""
     with asked_for_a_copy(service):
-        with pytest.raises(ControlError, match="another backup is being made or downloaded"):
+        with pytest.raises(ControlError, match="another backup"):
             ControlClient(service.control_url).backup(lambda _: None)
         assert [file.closed for file in large] == [False]
     assert copied_at_last(service) == LARGE  # whoever hangs up has no more use for it
@@ -355,7 +354,7 @@ def test_the_next_copy_is_made_when_the_last_was_taken(
     ControlClient(service.control_url).backup(lambda _: None)  # at once, for whoever has all of it
 
 
-def test_whoever_takes_nothing_of_a_copy_is_cut(
+def test_a_download_that_stalls_is_closed(
     service: Service, large: list[IO[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("forewarn.control.routes.backup.BACKUP_TAKEN_WITHIN", 0.5)
@@ -390,7 +389,7 @@ class Life:
     def restore(self) -> None:
         done = typed("restore", self.backup, "--state", self.state, "--force")
         assert done.exit_code == 0, done.output
-        assert "it is not known what was done after the backup was made" in done.output
+        assert "not known" in done.output
 
     def impacts(self) -> list[str]:
         lines = (self.directory / "state.db.impacts").read_text().splitlines()
@@ -407,7 +406,7 @@ def record_of(service: Service, what: RecordKind) -> list[Any]:
     )
 
 
-def test_a_restore_says_what_is_the_state_now_and_what_was(tmp_path: Path) -> None:
+def test_a_restore_reports_the_new_and_the_previous_state(tmp_path: Path) -> None:
     life = Life(tmp_path)
     with life.serving() as service:
         service.schedule("Reboot", "web_0")
@@ -430,7 +429,7 @@ def test_a_restore_notes_whether_the_copy_has_tokens(tmp_path: Path) -> None:
         life.copy(service)
         done = typed("restore", life.backup, "--state", tmp_path / "open.db")
         assert "\ntokens         0\n" in done.stdout
-        assert "note: the backup has no tokens: until one is created, every local" in done.stderr
+        assert "has no tokens" in done.stderr
         life.backup.unlink()
         api_with_token(service, "root", Role.ADMIN)
         token = api_with_token(service, "copier", Role.ADMIN).token
@@ -438,11 +437,11 @@ def test_a_restore_notes_whether_the_copy_has_tokens(tmp_path: Path) -> None:
             ControlClient(ServiceAddress(service.control_url, token)).backup(file.write)
     done = typed("restore", life.backup, "--state", tmp_path / "closed.db")
     assert "\ntokens         2\n" in done.stdout
-    assert "the backup has no tokens" not in done.stderr
-    assert "note: tokens that were revoked after the backup are valid again" in done.stderr
+    assert "has no tokens" not in done.stderr
+    assert "note: tokens " in done.stderr
 
 
-def test_no_number_that_a_guest_has_seen_comes_again_for_something_else(tmp_path: Path) -> None:
+def test_document_numbers_are_not_reused_after_a_restore(tmp_path: Path) -> None:
     life = Life(tmp_path)
     with life.serving() as service:
         service.get("web_0")
@@ -467,13 +466,13 @@ def test_no_number_that_a_guest_has_seen_comes_again_for_something_else(tmp_path
     with life.serving(later) as service:  # it is a state like any other by now
         assert service.document("web_0")["DocumentIncarnation"] == 3 + beyond
         (record,) = record_of(service, RecordKind.STATE_RESTORED)
-        assert "a copy that ends with commit 3" in record.note
+        assert "with commit 3" in record.note
     life.restore()  # of the same copy, later: other numbers again
     with life.serving(later + 5_000_000) as service:
         assert service.document("web_0")["DocumentIncarnation"] > 3 + beyond
 
 
-def test_whoever_follows_the_feed_is_told_that_what_came_next_is_not_known(tmp_path: Path) -> None:
+def test_followers_of_the_feed_are_told_of_a_restore(tmp_path: Path) -> None:
     life = Life(tmp_path)
     with life.serving() as service:
         service.get("web_0")
@@ -493,7 +492,7 @@ def test_whoever_follows_the_feed_is_told_that_what_came_next_is_not_known(tmp_p
             client.changes({"after": str(known + 2)})  # whoever has asked before
 
 
-def test_what_was_carried_out_since_is_not_carried_out_again(tmp_path: Path) -> None:
+def test_events_carried_out_after_the_backup_are_not_repeated(tmp_path: Path) -> None:
     life = Life(tmp_path)
     with life.serving() as service:
         service.get("web_0")
@@ -535,7 +534,7 @@ def held_by(service: Service, event: Event) -> list[str]:
     return [hold.kind.value for hold in explained.holds]
 
 
-def test_what_was_cancelled_since_can_be_cancelled_again_before_it_starts(tmp_path: Path) -> None:
+def test_events_cancelled_after_the_backup_can_be_cancelled_again(tmp_path: Path) -> None:
     life = Life(tmp_path)
     event, ended = waiting_behind_another(life)
     with life.serving(ended) as service:
@@ -546,7 +545,7 @@ def test_what_was_cancelled_since_can_be_cancelled_again_before_it_starts(tmp_pa
     assert event.id not in life.impacts()
 
 
-def test_what_nobody_cancels_again_starts_when_the_grace_is_over(tmp_path: Path) -> None:
+def test_restored_events_start_after_the_grace(tmp_path: Path) -> None:
     life = Life(tmp_path)
     event, ended = waiting_behind_another(life)
     with life.serving(ended) as service:
@@ -599,7 +598,7 @@ def restored_with(life: Life, driver: Blind) -> Event:
     return event
 
 
-def test_an_event_that_nobody_can_tell_about_waits_for_an_operator(tmp_path: Path) -> None:
+def test_a_restored_event_of_unknown_outcome_waits_for_an_operator(tmp_path: Path) -> None:
     driver = Blind()
     life = Life(tmp_path, driver=driver)
     event = restored_with(life, driver)
@@ -611,7 +610,7 @@ def test_an_event_that_nobody_can_tell_about_waits_for_an_operator(tmp_path: Pat
         assert isinstance(held, Event)
         assert held.attempt is not None
         assert held.attempt.stuck
-        assert "restored from a copy" in held.attempt.note
+        assert "from a copy" in held.attempt.note
         driver.answers = Again(START + 2 * MINUTE)
         service._session.run(
             service._session.node.platform.retry(event.id, "operator")
@@ -687,7 +686,7 @@ def test_rollouts_wait_for_an_operator(tmp_path: Path) -> None:
     with life.serving(ended) as service:
         paused = service._session.node.store.registry.rollouts[id].paused
         assert paused is not None
-        assert (paused.by, "restored from a copy" in paused.why) == ("restore", True)
+        assert (paused.by, "from a copy" in paused.why) == ("restore", True)
         service.clock.advance("3h")
         # What had been announced goes on, and was carried out already; nothing more is announced.
         assert life.impacts() == before
@@ -756,12 +755,12 @@ class Process:
 
     def end(self) -> tuple[int, str]:
         self.process.terminate()
-        _, said = self.process.communicate(timeout=60)
+        _, said = self.process.communicate(timeout=LIMIT)
         return self.process.returncode, said
 
     def ended(self) -> tuple[int, str]:
         """By itself."""
-        _, said = self.process.communicate(timeout=60)
+        _, said = self.process.communicate(timeout=LIMIT)
         return self.process.returncode, said
 
 
@@ -772,8 +771,8 @@ def test_serve_upgrades_only_when_told_to(
     before = state.read_bytes()
     status, said = Process(tmp_path, "serve", "--state", state, next_version=True).ended()
     assert status == 1
-    assert said.startswith(f"forewarn: {state} has schema {THIS}, this version has {NEXT}: make a")
-    assert "then upgrade it (forewarn upgrade --state" in said
+    assert said.startswith(f"forewarn: {state} has schema {THIS}, this version has {NEXT}: ")
+    assert "forewarn upgrade --state" in said
     assert said.count("\n") == 1
     assert state.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["state.db"]
@@ -783,14 +782,13 @@ def test_serve_upgrades_only_when_told_to(
     assert ControlClient(service.urls()["control"]).status().machines == 11
     status, said = service.end()
     assert status == 0
-    assert "the state was upgraded" in said
     kept = tmp_path / f"state.db.schema-{THIS}"
     assert str(kept) in said
     # This version refuses the upgraded state, and leaves it alone.
     before = state.read_bytes()
     status, said = Process(tmp_path, "serve", "--state", state).ended()
     assert status == 1
-    assert f"{state} has schema {NEXT}, which this version does not know" in said
+    assert f"{state} has schema {NEXT}, " in said
     assert state.read_bytes() == before
     # What was kept can be restored like any other copy: by the next version, and by this one.
     request.getfixturevalue("next_version")
@@ -821,7 +819,7 @@ def test_nothing_is_restored_under_a_running_process(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     done = typed("restore", tmp_path / "b", "--state", state, "--force")
     assert done.exit_code == 1
-    assert f"in use by process {service.process.pid}" in done.output
+    assert f"process {service.process.pid}" in done.output
     assert service.end()[0] == 0
     assert typed("restore", tmp_path / "b", "--state", state, "--force").exit_code == 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,7 @@ from forewarn.service.engine.ledger import Hung
 from forewarn.support.program import MAX_OUTPUT
 from forewarn.testing import SAMPLE, EventType, RefusedError, Service
 from helpers.forked_cli import Forked
+from helpers.patience import LIMIT
 from helpers.token_api import api_with_token
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
@@ -82,7 +84,7 @@ def typed(service: Service, *words: str) -> str:
     return result.output
 
 
-def test_a_program_carries_an_event_out_and_its_words_are_in_the_history(tmp_path: Path) -> None:
+def test_a_program_carries_out_an_event_and_its_output_is_in_the_history(tmp_path: Path) -> None:
     carry = Carry(tmp_path, "echo out; echo err >&2")
     with Service(SAMPLE, driver=carry.driver()) as service:
         event = started(service)
@@ -92,7 +94,7 @@ def test_a_program_carries_an_event_out_and_its_words_are_in_the_history(tmp_pat
     assert carry.calls == ["check", "perform"]
 
 
-def test_people_read_the_note_and_programs_the_answer(tmp_path: Path) -> None:
+def test_the_answer_of_a_program_may_have_a_note_for_people(tmp_path: Path) -> None:
     moved = """echo connecting >&2; echo moved; echo '{"moved": {"web_0": "host-c"}}'"""
     carry = Carry(tmp_path, f'[ "$1" = check ] || {{ {moved}; }}')
     with Service(SAMPLE, sockets=True, driver=carry.driver()) as service:
@@ -136,7 +138,7 @@ def test_a_failed_attempt_is_repeated_after_pauses_that_double(tmp_path: Path) -
         assert outputs(service, event) == ["no power"] * 5
 
 
-def test_it_is_asked_again_when_it_wanted_to_be(tmp_path: Path) -> None:
+def test_the_program_is_asked_again_after_the_time_it_named(tmp_path: Path) -> None:
     over = tmp_path / "over"
     text = (
         f"""[ -e {over} ] || {{ [ "$1" = check ] || {{ echo '{{"after": "7m"}}'; exit 10; }}; }}"""
@@ -152,10 +154,10 @@ def test_it_is_asked_again_when_it_wanted_to_be(tmp_path: Path) -> None:
     assert carry.calls == ["check", "perform", "perform"]
 
 
-def test_what_the_program_vetoes_is_not_announced(tmp_path: Path) -> None:
-    carry = Carry(tmp_path, "echo the rack is locked; exit 20")
+def test_an_event_that_the_program_vetoes_is_not_announced(tmp_path: Path) -> None:
+    carry = Carry(tmp_path, "echo rack is locked; exit 20")
     with Service(SAMPLE, driver=carry.driver()) as service:
-        with pytest.raises(RefusedError, match="the rack is locked"):
+        with pytest.raises(RefusedError, match="rack is locked"):
             service.schedule("Reboot", "web_0")
         assert service.document("web_0")["Events"] == []
 
@@ -176,12 +178,9 @@ def test_in_doubt_the_event_waits_for_an_operator_to_say_retry(tmp_path: Path) -
         attempt = now(service, event).attempt
         assert attempt is not None
         assert attempt.stuck
-        assert attempt.note == (
-            "the program ended with exit code 3: half way;"
-            " the driver does not know what happened: the program cannot tell"
-            " (exit code 40): no trace"
-        )
-        assert outputs(service, event) == ["half way\nno trace"]
+        assert re.search(r"exit code 3: half way; .*\(exit code 40\): no trace", attempt.note)
+        (output,) = outputs(service, event)
+        assert output.splitlines() == ["half way", "no trace"]
         assert "half way" in typed(service, "event", "explain", event.id)
         (tmp_path / "works").touch()
         typed(service, "event", "retry", event.id)
@@ -247,7 +246,7 @@ def test_a_program_that_hangs_for_one_group_keeps_no_other_waiting(tmp_path: Pat
             assert now(service, quick).status is Status.FINISHED
             assert now(service, slow).status is Status.STARTED
             assert service.document("web_0")["Events"][0]["EventStatus"] == "Started"
-            with pytest.raises(Hung, match=f"driver call for Reboot {slow.id}"):
+            with pytest.raises(Hung, match=f"Reboot {slow.id}"):
                 service._session.run(service._session.node.ledger.idle(0.01))
             service._session.run(service._session.node.__aexit__(None, None, None))
             assert alive.read() == ""  # the program and its child ended with the service
@@ -279,23 +278,20 @@ def test_the_settings_choose_the_program(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('driver = "comand"', "driver = 'comand': unknown driver; did you mean 'command'?"),
-        ('driver = "command"', 'driver = "command" needs a table [command] with the program'),
-        ('[command]\nprogram = ["./carry"]', 'only used with driver = "command"'),
-        ('driver = "command"\n[command]\nprogam = []', "did you mean 'program'?"),
+        ('driver = "comand"', "driver = 'comand': "),
+        ('driver = "command"', "needs a table [command]"),
+        ('[command]\nprogram = ["./carry"]', 'with driver = "command"'),
+        ('driver = "command"\n[command]\nprogam = []', "'program'?"),
         ('driver = "command"\n[command]\ntimeout = "1m"', "command.program is missing"),
-        (
-            'driver = "command"\n[command]\nprogram = []',
-            "the command is empty; it must begin with the name of a program",
-        ),
-        ('driver = "command"\n[command]\nprogram = ["./gone"]', "there is no program"),
+        ('driver = "command"\n[command]\nprogram = []', "command is empty"),
+        ('driver = "command"\n[command]\nprogram = ["./gone"]', "is no program"),
         ('driver = "command"\n[command]\nprogram = ["./fleet.yaml"]', "is not executable"),
         ('driver = "command"\n[command]\nprogram = ["sh"]\ntimeout = "0s"', "more than 0"),
         ('driver = "command"\n[command]\nprogram = ["sh"]\ntimeout = "x"', "command.timeout: "),
         ('driver = "command"\n[command]\nprogram = ["sh"]\nmax_at_once = 0', "at least 1"),
     ],
 )
-def test_settings_that_cannot_be_are_refused_in_one_line(
+def test_invalid_settings_of_the_command_driver_are_refused_in_one_line(
     tmp_path: Path, text: str, says: str
 ) -> None:
     with pytest.raises(settings.SettingsError) as refused:
@@ -304,7 +300,7 @@ def test_settings_that_cannot_be_are_refused_in_one_line(
     assert "\n" not in str(refused.value)
 
 
-def test_a_developer_names_a_program_too(tmp_path: Path) -> None:
+def test_dev_takes_a_driver_program(tmp_path: Path) -> None:
     carry = Carry(tmp_path, "")
     ports = ["--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0", "--clock", "virtual"]
     words = [*FOREWARN, "dev", *ports, "--driver-command", f"{carry.path} 'one word'"]
@@ -323,14 +319,13 @@ def test_a_developer_names_a_program_too(tmp_path: Path) -> None:
     finally:
         process.terminate()
         process.stdout.close()
-        process.wait(20)
+        process.wait(LIMIT)
     assert carry.calls == ["one", "one"]
 
 
-def test_a_developers_program_that_is_not_there_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_dev_refuses_a_missing_driver_program_in_one_line(tmp_path: Path) -> None:
     words = ["dev", "--driver-command", str(tmp_path / "gone")]
     refused = CliRunner().invoke(app, words)
     assert refused.exit_code == 1
-    assert refused.stderr == (
-        f"forewarn: --driver-command: there is no program {tmp_path / 'gone'}\n"
-    )
+    assert refused.stderr.startswith("forewarn: --driver-command: ")
+    assert refused.stderr.endswith(f"{tmp_path / 'gone'}\n")

@@ -21,7 +21,7 @@ from forewarn.cli.app import app
 from forewarn.control.client.client import ControlClient
 from forewarn.control.schema.core import ScheduleRequest
 from helpers.forked_cli import Forked
-from helpers.polls import until
+from helpers.patience import LIMIT, until
 from helpers.process import Running
 
 FLEET = "groups: [{name: web, kind: standalone, machines: [{name: web_0, address: 127.0.1.1}]}]"
@@ -87,7 +87,7 @@ class Site:
 
     def kill(self) -> None:
         self.service.process.kill()
-        self.service.process.wait(20)
+        self.service.process.wait(LIMIT)
 
     def begin(self) -> str:
         """An event that has started."""
@@ -142,7 +142,7 @@ def test_a_program_that_outlives_the_service_is_waited_for_and_then_asked(site: 
     assert site.lines("impacts") == ["impact"]
 
 
-def test_what_a_killed_program_did_not_do_is_done_once_after_it_was_asked(site: Site) -> None:
+def test_an_action_of_a_killed_program_is_observed_and_repeated_once(site: Site) -> None:
     id = site.begin()
     program = site.program_at_work()
     site.kill()
@@ -156,7 +156,7 @@ def test_what_a_killed_program_did_not_do_is_done_once_after_it_was_asked(site: 
     assert site.lines("impacts") == ["impact"]
 
 
-def test_when_nobody_knows_the_event_waits_for_an_operator(site: Site) -> None:
+def test_an_event_of_unknown_outcome_waits_for_an_operator(site: Site) -> None:
     id = site.begin()
     program = site.program_at_work()
     site.kill()

@@ -28,7 +28,7 @@ from forewarn.service.access.tokens import NewToken
 from forewarn.wire.requests import write_approval
 from helpers import failing_disk
 from helpers.forked_cli import run
-from helpers.polls import until
+from helpers.patience import LIMIT, until
 from helpers.process import Running
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
@@ -55,7 +55,7 @@ class Service:
             env={**env, "XDG_RUNTIME_DIR": str(home)},
         )
         self.running = Running(process, argv)
-        urls = json.loads(self.running.line(60).removeprefix("ready "))
+        urls = json.loads(self.running.line().removeprefix("ready "))
         self.control = urls["control"]
         self.operator = ControlClient(self.control)
         self.guest = self.operator.machine("web_0").metadata_url
@@ -72,7 +72,7 @@ class Service:
         headers = {"Metadata": "true", "Content-Type": "application/json"}
         request = urllib.request.Request(url, data=body, headers=headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=LIMIT) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code
@@ -81,7 +81,8 @@ class Service:
 
     def events(self) -> dict[str, str]:
         with urllib.request.urlopen(
-            urllib.request.Request(self.guest + DOCUMENT, headers={"Metadata": "true"}), timeout=60
+            urllib.request.Request(self.guest + DOCUMENT, headers={"Metadata": "true"}),
+            timeout=LIMIT,
         ) as answer:
             shown = json.loads(answer.read())["Events"]
         return {event["EventId"]: event["EventStatus"] for event in shown}
@@ -125,7 +126,7 @@ def cancelling(service: Service, event: str) -> tuple[str, str, bytes | None]:
 ASKED = {"a raise": raising, "an approval": approving, "a cancellation": cancelling}
 
 
-def test_what_could_not_be_synced_is_answered_by_nobody_and_stays_what_the_next_start_found(
+def test_a_commit_that_could_not_be_synced_is_not_answered_and_keeps_its_outcome(
     start: Callable[..., Service],
 ) -> None:
     service = start()
@@ -137,10 +138,10 @@ def test_what_could_not_be_synced_is_answered_by_nobody_and_stays_what_the_next_
             assert service.asked(method, url, body) is None, what
             assert service.running.wait() == os.EX_IOERR
         told = "".join(service.running.stderr)
-        assert "the outcome of a commit is unknown, so the service stops" in told
+        assert "outcome of " in told
         assert "Traceback" not in told
         service = start()
-        assert "was written and synced again" in "".join(service.running.stderr)
+        assert "synced again" in "".join(service.running.stderr)
         before = service.events()
         # Whatever it is now, it stays: also if power is cut, and not only the process killed.
         service.kill()
@@ -151,7 +152,7 @@ def test_what_could_not_be_synced_is_answered_by_nobody_and_stays_what_the_next_
             event = service.schedule()
 
 
-def test_a_command_that_cannot_sync_what_it_changed_says_that_nobody_can_know(
+def test_a_command_whose_commit_cannot_be_synced_reports_an_unknown_outcome(
     tmp_path: Path,
 ) -> None:
     disk = tmp_path / "disk"
@@ -166,9 +167,9 @@ def test_a_command_that_cannot_sync_what_it_changed_says_that_nobody_can_know(
     plan = f"{failing_disk.SYNC}:{OPENING_SYNCS + 1}:0:{errno.EIO}"
     argv = [*FOREWARN, "clock", "accept", "--state", str(state)]
     env = failing_disk.environment(disk, plan)  # preloaded, so that it cannot be a fork of ours
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=env)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT, env=env)
     assert done.returncode == 1
-    assert "it is unknown whether the last commit is on disk" in done.stderr
+    assert "unknown whether" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -176,7 +177,7 @@ def test_a_log_that_is_removed_while_it_serves_loses_nothing(start: Callable[...
     service = start()
     events = {service.schedule()}
     service.state.with_name("state.db-wal").unlink()
-    until(lambda: "a new log was started" in "".join(service.running.stderr), 60)
+    until(lambda: "a new log" in "".join(service.running.stderr))
     events.add(service.schedule())
     assert service.asked("GET", f"{service.control}/readyz") == 200
     service.kill()
@@ -194,23 +195,23 @@ def test_a_second_service_on_a_hard_link_is_refused(
     other.parent.mkdir()
     os.link(service.state, other)
     argv = [*FOREWARN, "serve", "--state", str(other), *PORTS]
-    done = run(argv, capture_output=True, text=True, timeout=60)
+    done = run(argv, capture_output=True, text=True, timeout=LIMIT)
     assert done.returncode == 1
-    assert done.stderr == (
-        f"forewarn: {other} is in use by process {service.running.process.pid} as {service.state},"
-        " which is the same file under another name (a hard link or a bind mount); stop that or"
-        " choose another file\n"
-    )
+    process = f"process {service.running.process.pid} "
+    assert done.stderr.startswith(f"forewarn: {other} is in use ")
+    assert f"{process}as {service.state}, " in done.stderr
+    assert done.stderr.count("\n") == 1
     for words in (
         ["backup", "--state", str(other), str(tmp_path / "backup")],
         ["token", "list", "--state", str(other)],
         ["upgrade", "--state", str(other)],
     ):
-        refused: Any = run([*FOREWARN, *words], capture_output=True, text=True, timeout=60)
+        refused: Any = run([*FOREWARN, *words], capture_output=True, text=True, timeout=LIMIT)
         assert refused.returncode == 1, words
-        assert "the same file under another name" in refused.stderr, words
+        assert process in refused.stderr, words
+        assert str(service.state) in refused.stderr, words
     assert {file.name for file in other.parent.iterdir()} == {"second.db"}
     made = tmp_path / "backup"
     words = ["backup", "--state", str(service.state), str(made)]
-    assert run([*FOREWARN, *words], capture_output=True, timeout=60).returncode == 0
+    assert run([*FOREWARN, *words], capture_output=True, timeout=LIMIT).returncode == 0
     assert service.operator.event(event).id == event

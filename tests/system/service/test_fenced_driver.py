@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import psycopg
 import pytest
 from typer.testing import CliRunner
 
@@ -23,14 +24,14 @@ from forewarn.control.schema.core import ScheduleRequest
 from forewarn.node.daemon.run import OUTCOME_UNKNOWN
 from helpers import postgres
 from helpers.forked_cli import Forked
-from helpers.polls import until
+from helpers.patience import LIMIT, until
 from helpers.process import Running
 
 FLEET = "groups: [{name: web, kind: standalone, machines: [{name: web_0, address: 192.0.2.1}]}]"
 SETTINGS = """
 state = "STATE"
 name = "NAME"
-lease = "2s"
+lease = "30s"
 metadata = "127.0.0.1:0"
 control = "127.0.0.1:0"
 driver = "command"
@@ -57,7 +58,6 @@ case $2 in
         ;;
 esac
 """
-PATIENCE = 60  # seconds for what is waited for
 
 
 class ControlNode:
@@ -77,16 +77,23 @@ class ControlNode:
             env={**os.environ, "XDG_RUNTIME_DIR": str(place)},
         )
         self.running = Running(self.process, words)
-        self.url = json.loads(self.running.line(PATIENCE).partition(" ")[2])["control"]
+        self.url = json.loads(self.running.line(LIMIT).partition(" ")[2])["control"]
         self.operator = ControlClient(self.url)
 
     def decides(self) -> bool:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            with opener.open(f"{self.url}/leaderz", timeout=PATIENCE):
+            with opener.open(f"{self.url}/leaderz", timeout=LIMIT):
                 return True
         except urllib.error.HTTPError:
             return False
+
+
+def takes_over(node: ControlNode, state: str) -> bool:
+    """Return whether the node decides, after ending the lease of the first one in its place."""
+    with psycopg.connect(state) as connection:
+        connection.execute("UPDATE leader SET until = 'epoch' WHERE name = 'c1'")
+    return node.decides()
 
 
 @pytest.fixture
@@ -108,7 +115,7 @@ def test_the_late_program_of_a_leader_that_stood_still_is_refused(directory: Pat
     at_work = os.open(directory / "at_work", os.O_RDWR)
     first = ControlNode(directory, "c1", state)
     try:
-        until(first.decides, PATIENCE)
+        until(first.decides)
         fleet = str(directory / "fleet.yaml")
         applied = CliRunner().invoke(app, ["apply", fleet, "--url", first.url])
         assert applied.exit_code == 0, applied.output
@@ -116,22 +123,20 @@ def test_the_late_program_of_a_leader_that_stood_still_is_refused(directory: Pat
         try:
             event = first.operator.schedule(ScheduleRequest(type="Reboot", machines=["web_0"])).id
             first.operator.on_event("approve", event)
-            assert select.select([at_work], [], [], PATIENCE)[0], first.running.failure(
-                "no program"
-            )
+            assert select.select([at_work], [], [], LIMIT)[0], first.running.failure("no program")
             first.process.send_signal(signal.SIGSTOP)
-            until(second.decides, PATIENCE)
-            until(lambda: second.operator.event(event).status == "Finished", PATIENCE)
+            until(lambda: takes_over(second, state))
+            until(lambda: second.operator.event(event).status == "Finished")
             assert (directory / "impacts").read_text() == "c2\n"
 
             (directory / "may_go_on").write_text("")
             statuses = directory / "statuses"
-            until(lambda: statuses.read_text().split("\n")[1:2] != [""], PATIENCE)
+            until(lambda: statuses.read_text().split("\n")[1:2] != [""])
             assert statuses.read_text() == f"c2 0\nc1 {REFUSED}\n"
             assert (directory / "impacts").read_text() == "c2\n"
 
             first.process.send_signal(signal.SIGCONT)
-            assert first.process.wait(PATIENCE) == OUTCOME_UNKNOWN
+            assert first.process.wait(LIMIT) == OUTCOME_UNKNOWN
         finally:
             second.running.stop()
     finally:

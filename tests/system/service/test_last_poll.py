@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from helpers.patience import LIMIT
 from helpers.serve_process import ServeProcess, running_service, write_settings
 
 
@@ -23,7 +24,7 @@ def test_the_last_poll_survives_kill_9_and_a_stop(tmp_path: Path) -> None:
         assert any(service.get("/v1/history?what=seen") for _ in range(2_000))
         before = polled(service)
         service.running.process.send_signal(signal.SIGKILL)
-        service.running.process.wait(10)
+        service.running.process.wait(LIMIT)
     assert (before["polls"], before["api_version"]) == (2, "2020-07-01")
     with running_service(tmp_path, settings) as service:
         assert polled(service) == before

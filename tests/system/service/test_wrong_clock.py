@@ -23,7 +23,7 @@ from forewarn.store.sqlite.verify import verify
 from forewarn.support import guard
 from forewarn.testing.kit.inprocess import exchange
 from helpers.forked_cli import run
-from helpers.polls import until
+from helpers.patience import until
 from helpers.serve_process import (
     FLEET,
     FOREWARN,
@@ -96,14 +96,14 @@ def test_a_clock_that_was_ahead_for_a_moment_is_noticed_and_can_be_made_good(
     with running_service(tmp_path, settings) as service:
         why = readiness(service)
         assert list(why) == ["clock"]
-        assert "an admin accepts the wall clock" in why["clock"]
-        until(lambda: "a part of the service is failing" in service.log)
+        assert "an admin accepts" in why["clock"]
+        until(lambda: '"part"' in service.log)
         assert [event["NotBefore"] for event in service.poll()["Events"]] == [promised]
         explained = service.get(f"/v1/events/{event}/explain")
         assert "clock" in [hold["kind"] for hold in explained["holds"]]
         assert not any(hold.get("until") for hold in explained["holds"])
         status, says = refusal(service, "/v1/events", REBOOT | {"machines": ["web-1"]})
-        assert (status, "an admin accepts the wall clock" in says) == (409, True)
+        assert (status, "an admin accepts" in says) == (409, True)
         printed = run(
             [*FOREWARN, "clock", "show", "--url", service.control],
             env=environment(tmp_path),

@@ -12,6 +12,7 @@ import pytest
 
 from helpers import failing_disk
 from helpers.paths import TESTS
+from helpers.patience import LIMIT
 
 
 class Reports(NamedTuple):
@@ -28,7 +29,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Reports:
         env=failing_disk.environment() | {"PYTHONPATH": str(TESTS)},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=LIMIT,
     )
     assert done.returncode == 0, done.stderr
     whole, *failures = [json.loads(line) for line in done.stdout.splitlines()]
@@ -37,7 +38,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Reports:
     return Reports(whole, failures[:at], failures[at + 1 :])
 
 
-def test_what_callers_are_told_is_what_the_next_service_finds(reports: Reports) -> None:
+def test_acknowledged_commits_are_found_by_the_next_service(reports: Reports) -> None:
     whole = reports.whole
     assert whole["syncs"] > 15
     assert whole["writes"] > 50
@@ -45,19 +46,19 @@ def test_what_callers_are_told_is_what_the_next_service_finds(reports: Reports) 
     assert [report for report in reports.lives if report["wrong"]] == []
 
 
-def test_a_sync_that_fails_tells_nobody_that_it_did_not_happen(reports: Reports) -> None:
+def test_a_failed_sync_is_not_reported_as_a_failed_commit(reports: Reports) -> None:
     syncs = [report for report in reports.lives if report["failure"].startswith("sync")]
     assert [report for report in syncs if report["failed"]] == []
     assert any(report["unknown"] for report in syncs)
 
 
-def test_a_write_that_fails_is_told_as_such_and_the_next_one_succeeds(reports: Reports) -> None:
+def test_a_failed_write_is_reported_and_the_next_one_succeeds(reports: Reports) -> None:
     writes = [report for report in reports.lives if report["failure"].startswith("write")]
     assert [report for report in writes if report["unknown"]] == []
     assert any(report["failed"] and "e" in report["done"] for report in writes)
 
 
-def test_a_restore_that_was_told_to_have_failed_has_changed_nothing(reports: Reports) -> None:
+def test_a_restore_that_failed_has_changed_nothing(reports: Reports) -> None:
     assert [report for report in reports.restores if report["wrong"]] == []
     assert any(report["failed"] for report in reports.restores)
     assert any(report["unknown"] for report in reports.restores)

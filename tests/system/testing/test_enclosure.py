@@ -18,6 +18,7 @@ from forewarn.testing import SAMPLE, Service
 from forewarn.testing.enclosure import Enclosure
 from helpers.enclosure_program import as_nobody, enclose, python_for_others, readable_by_others
 from helpers.netns import needs_root, require
+from helpers.patience import LIMIT
 
 DOCUMENT = "http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01"
 NAME = "http://169.254.169.254/metadata/instance/compute/name?api-version=2021-02-01&format=text"
@@ -76,7 +77,7 @@ def _target(service: Service, machine: str) -> tuple[str, int]:
 
 def _said(inside: Enclosure, *argv: str) -> str:
     process = inside.popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    said, complained = process.communicate(timeout=60)
+    said, complained = process.communicate(timeout=LIMIT)
     assert process.returncode == 0, complained
     return str(said)
 
@@ -88,9 +89,7 @@ def test_an_unmodified_client_is_answered(inside: Enclosure, client: str) -> Non
     assert json.loads(_said(inside, *argv))["Events"] == []
 
 
-def test_whoever_is_inside_is_the_machine_that_it_was_made_for(
-    service: Service, inside: Enclosure
-) -> None:
+def test_a_program_inside_is_answered_as_its_machine(service: Service, inside: Enclosure) -> None:
     assert _said(inside, *WHO) == "web_0"
     with Enclosure(_target(service, "sql-1"), network="none") as other:
         assert _said(other, *WHO) == "sql-1"
@@ -109,20 +108,20 @@ def test_two_hundred_connections_are_kept_at_once(inside: Enclosure) -> None:
     assert _said(inside, sys.executable, "-I", "-S", "-c", MANY) == "all answered\n"
 
 
-def test_a_program_is_who_and_where_it_would_be_outside(
+def test_a_program_keeps_user_directory_and_environment(
     inside: Enclosure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("KEPT", "as it was")
+    monkeypatch.setenv("KEPT", "kept")
     script = "id -u; pwd; echo $KEPT $FOREWARN_METADATA; cat; trap; ulimit -n"
     process = inside.popen(
         ["sh", "-c", script], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    said, _ = process.communicate("typed\n", timeout=60)
+    said, _ = process.communicate("typed\n", timeout=LIMIT)
     outside = subprocess.run(["sh", "-c", "ulimit -n"], capture_output=True, text=True, check=True)
     assert said.splitlines() == [
         str(os.getuid()),
         str(tmp_path),
-        "as it was http://169.254.169.254",
+        "kept http://169.254.169.254",
         "typed",
         outside.stdout.strip(),
     ]
@@ -155,12 +154,12 @@ def test_leaving_ends_whatever_still_runs_inside(service: Service) -> None:
         assert process.stdout is not None
         child = os.pidfd_open(int(process.stdout.readline()))
     with process:
-        assert process.wait(60) < 0
+        assert process.wait(LIMIT) < 0
         assert select.select([child], [], [], 60)[0]
     os.close(child)
 
 
-def test_nobody_needs_to_be_root(service: Service) -> None:
+def test_an_enclosure_needs_no_root(service: Service) -> None:
     """The same user, with no right more than before, and the service where it should be."""
     python = python_for_others()
     require(python, f"a Python {sys.version_info[0]}.{sys.version_info[1]} for every user")
@@ -173,7 +172,7 @@ def test_nobody_needs_to_be_root(service: Service) -> None:
     assert found["said"].split() == ["47110", "CapEff:", "0" * 16, "web_1"]
 
 
-def test_where_no_namespace_can_be_made_it_says_why(service: Service) -> None:
+def test_without_namespaces_an_enclosure_reports_the_reason(service: Service) -> None:
     """In a user namespace of their own even tests may say how many there may be: none."""
     forbid = "echo 0 > /proc/sys/user/max_user_namespaces; shift; exec setpriv"
     forbid += ' --bounding-set=-all --inh-caps=-all "$@"'

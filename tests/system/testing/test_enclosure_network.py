@@ -71,7 +71,7 @@ def _database(host: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("network", ["pasta", "slirp4netns", "loopback"])
 @pytest.mark.parametrize("rights", ["root", "none"])
-def test_what_listens_on_loopback_is_reached(
+def test_services_on_loopback_are_reached_from_inside(
     where: list[str], tmp_path: Path, network: str, rights: str
 ) -> None:
     path = _only(tmp_path, network)
@@ -124,17 +124,13 @@ def test_the_rest_of_the_network_is_reached(tmp_path: Path, network: str) -> Non
         program = [sys.executable, "-I", "-S", "-c", ask]
         where = [lab.gateway, "8080", "full"]
         found = guest.call(enclose, [], sys.executable, *where, *program, path=path)
-    assert found == {
-        "network": network,
-        "notes": [],
-        "said": "the service\nthe world\n",
-        "code": 0,
-    }
+    assert (found["network"], found["notes"], found["code"]) == (network, [], 0)
+    assert found["said"].splitlines() == ["the service", "the world"]
 
 
 @pytest.mark.parametrize("network", ["pasta", "slirp4netns"])
 @pytest.mark.parametrize("rights", ["root", "none"])
-def test_what_is_around_it_ends_with_its_keeper_even_if_that_is_killed(
+def test_helper_processes_end_with_their_keeper_even_if_killed(
     tmp_path: Path, network: str, rights: str
 ) -> None:
     needs_root()
@@ -151,12 +147,12 @@ def _greet_once(listener: socket.socket, said: bytes) -> None:
         accepted.sendall(said)
 
 
-def test_without_pasta_or_slirp4netns_it_says_what_is_missing(
+def test_without_pasta_and_slirp4netns_their_packages_are_named(
     where: list[str], tmp_path: Path
 ) -> None:
     python = sys.executable
     found = enclose([], python, *where, "auto", python, "-c", "", path=str(tmp_path))
     assert found["network"] == "loopback"
-    assert found["notes"][0].endswith("(install passt or slirp4netns for the rest of the network)")
+    assert "passt or slirp4netns" in found["notes"][0]
     refused = enclose([], python, *where, "full", python, "-c", "", path=str(tmp_path))
-    assert "install passt or slirp4netns" in refused["refused"]
+    assert "passt or slirp4netns" in refused["refused"]

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from helpers.patience import LIMIT
+
 pytest_plugins = ["pytester"]
 
 NOTHING_ELSE = """
@@ -135,7 +137,7 @@ def test_a_run_that_does_not_use_it_imports_nothing_of_it(alone: pytest.Pytester
 def test_two_workers_each_with_services_of_their_own(alone: pytest.Pytester) -> None:
     alone.makepyfile(USED)
     result = alone.runpytest_subprocess(
-        *(*STRICT, "-p", "xdist", "-p", "anyio", "--dist", "each", "--tx", "2*popen"), timeout=120
+        *(*STRICT, "-p", "xdist", "-p", "anyio", "--dist", "each", "--tx", "2*popen"), timeout=LIMIT
     )
     result.assert_outcomes(passed=8, failed=2, errors=4)
     result.stdout.fnmatch_lines(
@@ -159,4 +161,4 @@ def test_two_workers_each_with_services_of_their_own(alone: pytest.Pytester) -> 
         ]
     )
     assert "jumpbox is announced" not in told
-    assert "of jumpbox is announced" in story[begin:]
+    assert "jumpbox is announced" in story[begin:]

@@ -23,7 +23,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("client", "trial"), PAIRS)
-def test_a_good_client_comes_through(client: str, trial: str) -> None:
+def test_a_good_client_passes_every_trial(client: str, trial: str) -> None:
     if client == clients.SHELL:
         require(shutil.which("curl"), "curl: apt-get install curl")
     with Stage(client, every=INTERVALS.get(trial, clients.EVERY)) as stage:

@@ -15,6 +15,7 @@ import pytest
 
 from helpers.forked_cli import FOREWARN, Forked
 from helpers.paths import ROOT
+from helpers.patience import LIMIT
 from helpers.process import Running
 
 NEEDS_CONTROL = "left out: these tests need control over the platform"
@@ -23,7 +24,7 @@ NEEDS_CONTROL = "left out: these tests need control over the platform"
 def conformance(url: str, *words: str) -> subprocess.CompletedProcess[str]:
     """What the Makefile's target runs."""
     argv = [sys.executable, "-m", "pytest", "tests/wire", "--endpoint", url, *words]
-    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT)
 
 
 def test_a_service_on_loopback_passes(tmp_path: Path) -> None:
@@ -86,15 +87,15 @@ def test_an_endpoint_that_takes_everything_fails(wrong_endpoint: str) -> None:
         assert f"FAILED tests/wire/{broken}" in done.stdout
 
 
-def test_nothing_is_asked_without_an_address() -> None:
+def test_conformance_without_an_endpoint_sends_nothing() -> None:
     make = ["make", "--old-file", ".venv/.ready", "conformance"]
-    done = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT)
     assert done.returncode == 2
     assert "ENDPOINT=http://HOST:PORT" in done.stderr
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:80", "https://127.0.0.1", "http://127.0.0.1/metadata"])
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_an_invalid_endpoint_is_refused(url: str) -> None:
     done = conformance(url)
     assert done.returncode == 4
     assert "expected http://HOST or http://HOST:PORT" in done.stdout + done.stderr

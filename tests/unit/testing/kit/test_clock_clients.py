@@ -13,7 +13,8 @@ from forewarn.testing.kit.inprocess import exchange
 from forewarn.wire.extensions import WAIT
 from forewarn.wire.requests import write_approval
 from helpers.counted_patience import counted_patience
-from helpers.polling_threads import PATIENCE, Client, beside, guest, until
+from helpers.patience import until
+from helpers.polling_threads import PATIENCE, Client, beside, guest
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,8 @@ from forewarn.testing.kit.inprocess import exchange
 from forewarn.testing.session import caller_id
 from forewarn.wire.extensions import WAIT
 from helpers.counted_patience import counted_patience
-from helpers.polling_threads import PATIENCE, Client, beside, guest, until
+from helpers.patience import until
+from helpers.polling_threads import PATIENCE, Client, beside, guest
 
 WHOLE_LIFE = [[], ["Scheduled"], ["Started"], []]
 

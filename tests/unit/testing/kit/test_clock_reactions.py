@@ -15,7 +15,8 @@ import pytest
 from forewarn.testing import Event, Group, Impact, RefusedError, Service
 from forewarn.wire.requests import write_approval
 from helpers.counted_patience import Patience, counted_patience
-from helpers.polling_threads import PATIENCE, Client, beside, guest, until
+from helpers.patience import until
+from helpers.polling_threads import PATIENCE, Client, beside, guest
 
 LONG = 60.0  # real seconds, for what happens much earlier
 SHORT = 0.2  # real seconds for a client that is known to have ended

@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 import pytest
 
 from forewarn.testing import SAMPLE, RefusedError, Service
-from helpers.polling_threads import until
+from helpers.patience import until
 
 
 @pytest.fixture
