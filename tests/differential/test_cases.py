@@ -97,7 +97,7 @@ def test_every_case_cut_somewhere(pair: Pair) -> None:
     pair.agree_on(some())
 
 
-def test_what_the_fuzzer_has_kept(pair: Pair) -> None:
+def test_every_case_of_the_fuzzers_corpus(pair: Pair) -> None:
     pair.agree_on(kept().values())
 
 
@@ -176,7 +176,7 @@ def test_ordinary_polls_take_the_short_way(pair: Pair) -> None:
             assert _ways(pair, Case((data, data), machine)) == (2, 0), name
 
 
-def test_nothing_else_does(pair: Pair) -> None:
+def test_other_requests_do_not_take_the_short_way(pair: Pair) -> None:
     for name, data in LONG_WAY.items():
         assert _ways(pair, Case((data,))) == (0, 1), name
         assert _ways(pair, Case((POLL, data))) == (1, 1), name

@@ -148,7 +148,7 @@ def test_an_approval_is_seen_by_the_next_poll_on_another_connection() -> None:
         assert b'"Started"' in after
 
 
-def test_who_does_not_listen_gets_all_of_it_later() -> None:
+def test_a_client_that_does_not_read_gets_all_answers_later() -> None:
     """More answers than the system holds for a caller that reads none of them yet."""
     count = 180
 
@@ -179,7 +179,7 @@ def test_who_does_not_listen_gets_all_of_it_later() -> None:
         assert pair.broken == []
 
 
-def test_who_asks_too_often_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_polls_too_often_is_throttled(monkeypatch: pytest.MonkeyPatch) -> None:
     time = Time(monkeypatch)
     limits = Limits(throttle=3)
 
@@ -204,7 +204,7 @@ def test_who_asks_too_often_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("data", [POLL, head(verb=b"HEAD"), POLL[:20], b"\r\n"])
-def test_who_has_too_many_connections_is_told_so(data: bytes) -> None:
+def test_a_client_with_too_many_connections_is_refused(data: bytes) -> None:
     async def crowded(pair: Pair) -> None:
         with pair.line("quiet") as first, pair.line("quiet") as second:
             for line in (first, second):
@@ -243,7 +243,9 @@ SLOW = {
 
 
 @pytest.mark.parametrize("wait", [9.0, 11.0, 119.0, 121.0])
-def test_who_is_too_slow_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, wait: float) -> None:
+def test_a_connection_that_is_too_slow_is_closed(
+    monkeypatch: pytest.MonkeyPatch, wait: float
+) -> None:
     time = Time(monkeypatch)
     monkeypatch.setattr(serve, "SWEEP_EVERY", 0.002)
 

@@ -18,13 +18,13 @@ from forewarn.metadata.http import front, known_polls
 END = b"\r\n\r\n"
 
 
-def test_what_it_has_found_is_made_as_small_as_it_gets() -> None:
+def test_a_difference_is_minimized() -> None:
     case = Case((POLL, b"some " * 50 + b"needle" + b" more" * 50, POLL), "web_0")
     assert smallest(case, lambda less: b"needle" in less.whole) == Case((b"needle",), "web_0")
     assert smallest(case, lambda less: len(less.segments) > 1).whole == b""
 
 
-def test_it_keeps_what_is_new_and_drops_what_is_not(tmp_path: Path) -> None:
+def test_the_corpus_keeps_only_cases_with_new_coverage(tmp_path: Path) -> None:
     with Pair(busy) as pair:
         fuzzer = Fuzzer(pair, tmp_path, random.Random(1))
         pair.call(fuzzer.coverage.start)
@@ -38,7 +38,7 @@ def test_it_keeps_what_is_new_and_drops_what_is_not(tmp_path: Path) -> None:
         assert kept(tmp_path) == {}
 
 
-def test_it_finds_a_front_that_ignores_what_follows_a_poll(
+def test_the_fuzzer_finds_a_front_that_ignores_what_follows_a_poll(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learn = known_polls.learn

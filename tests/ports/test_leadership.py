@@ -139,7 +139,7 @@ def test_what_is_loaded_is_one_moment(url: str, monkeypatch: pytest.MonkeyPatch)
     run(body())
 
 
-def test_what_a_follower_is_asked_to_change_is_refused_with_who_decides(shared: Open) -> None:
+def test_a_change_by_a_follower_is_refused_with_the_leaders_name(shared: Open) -> None:
     async def body() -> None:
         first, second = join(shared, "c1"), join(shared, "c2")
         async with opened(first, second):
@@ -190,7 +190,7 @@ def test_a_lease_that_has_run_out_is_taken(shared: Open) -> None:
 
 
 @pytest.mark.parametrize("step", ["-3.9 s", "-2 h", "+1 h"])
-def test_nobody_takes_a_lease_because_of_the_clock_of_the_database(
+def test_a_step_of_the_databases_clock_does_not_end_a_lease(
     url: str, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has stepped, or that of another primary is apart: what the row says is moved."""
@@ -212,7 +212,7 @@ def test_nobody_takes_a_lease_because_of_the_clock_of_the_database(
 
 
 @pytest.mark.parametrize("step", ["-1 h", "+1 h"])
-def test_nobody_is_kept_from_a_lease_by_the_clock_of_the_database(url: str, step: str) -> None:
+def test_a_step_of_the_databases_clock_does_not_prolong_a_lease(url: str, step: str) -> None:
     async def body() -> None:
         first, second = node(url, "c1"), node(url, "c2")
         await first.open()
@@ -226,7 +226,7 @@ def test_nobody_is_kept_from_a_lease_by_the_clock_of_the_database(url: str, step
     run(body())
 
 
-def test_a_lease_lasts_as_long_as_whoever_has_it_has_set(
+def test_the_length_of_a_lease_is_that_of_its_holder(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def body() -> None:
@@ -261,7 +261,7 @@ def test_a_lease_that_is_renewed_after_it_was_looked_at_is_not_taken(url: str) -
     run(body())
 
 
-def test_a_command_waits_while_it_is_uncertain_whether_somebody_decides(shared: Open) -> None:
+def test_a_command_waits_while_it_is_uncertain_whether_a_node_leads(shared: Open) -> None:
     async def body() -> None:
         first, command = join(shared, "c1"), join(shared, "command")
         await first.open()
@@ -330,7 +330,7 @@ def test_a_leader_that_can_open_no_session_to_write_gives_its_lease_back(
     run(body())
 
 
-def test_a_leader_keeps_its_lease_if_the_database_lets_nobody_write(
+def test_a_leader_keeps_its_lease_if_no_node_can_write(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def body() -> None:
@@ -410,7 +410,7 @@ def test_the_same_name_on_another_machine_waits(shared: Open) -> None:
     run(body())
 
 
-def test_a_leader_that_was_deposed_commits_nothing_and_says_so(shared: Open) -> None:
+def test_a_deposed_leader_commits_nothing_and_raises_deposed(shared: Open) -> None:
     async def body() -> None:
         first, second = join(shared, "c1"), join(shared, "c2")
         ends: list[OutcomeUnknown] = []
@@ -488,7 +488,7 @@ def test_a_commit_that_is_announced_while_a_follower_asks_something_else_is_read
     run(body())
 
 
-def test_whoever_decides_is_not_told_of_its_own_commits(
+def test_a_leader_is_not_notified_of_its_own_commits(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody would read what is announced to it: it would stay in memory for ever."""
@@ -613,7 +613,7 @@ def test_what_is_sent_after_a_fence_that_fails_is_not_carried_out_and_locks_noth
 
 
 @pytest.mark.parametrize("happened", [True, False])
-def test_a_commit_in_doubt_is_found_out(
+def test_a_commit_in_doubt_is_resolved(
     url: str, happened: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(commit_in_doubt(url, happened, monkeypatch))
@@ -708,7 +708,7 @@ def test_a_commit_that_is_interrupted_is_given_up_and_not_cancelled(url: str) ->
             assert [number for (number,) in numbers] == sent[:-1]
 
 
-def test_a_batch_in_doubt_is_not_written_after_somebody_else_has_taken_over(
+def test_a_batch_in_doubt_is_not_written_after_another_node_has_taken_over(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def body() -> None:
@@ -833,7 +833,7 @@ def test_a_connection_that_is_lost_writes_nothing_past_the_log(
     assert raw == []
 
 
-def test_a_first_start_without_its_standby_says_what_it_waits_for(
+def test_a_first_start_without_its_standby_logs_what_it_waits_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     postgres.needed()
@@ -868,7 +868,7 @@ def test_a_first_start_without_its_standby_says_what_it_waits_for(
         run(body())
 
 
-def test_a_clock_that_is_apart_from_the_databases_does_not_lead(
+def test_a_node_whose_clock_differs_from_the_databases_does_not_lead(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def body() -> None:
@@ -889,7 +889,7 @@ def test_a_clock_that_is_apart_from_the_databases_does_not_lead(
     run(body())
 
 
-def test_a_follower_says_that_its_clock_is_apart_before_it_is_needed(
+def test_a_follower_reports_that_its_clock_differs_from_the_databases(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def body() -> None:
@@ -961,7 +961,7 @@ def test_a_late_answer_does_not_mean_that_a_clock_is_wrong(
     assert problem in found
 
 
-def test_a_database_that_went_back_is_not_decided_with(url: str) -> None:
+def test_a_node_does_not_lead_on_a_database_that_has_lost_commits(url: str) -> None:
     """A follower knows what the database has lost, and writes it down for all others."""
 
     async def body() -> None:

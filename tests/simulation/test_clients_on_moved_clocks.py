@@ -149,7 +149,7 @@ class World:
 
 
 @pytest.mark.parametrize("seed", range(examples(20)))
-def test_whoever_polls_is_never_accused_however_the_clock_is_moved(seed: int) -> None:
+def test_a_client_that_polls_is_never_accused_however_the_clock_is_moved(seed: int) -> None:
     with Service() as service:
         world = World(service, random.Random(seed), PATIENT)
         with world.polled():
@@ -168,7 +168,7 @@ def test_whoever_polls_is_never_accused_however_the_clock_is_moved(seed: int) ->
 
 
 @pytest.mark.parametrize("seed", range(examples(10)))
-def test_whoever_stops_is_always_found(seed: int) -> None:
+def test_a_client_that_stops_polling_is_always_found(seed: int) -> None:
     with Service() as service:
         chance = random.Random(seed)
         world = World(service, chance, PATIENT)

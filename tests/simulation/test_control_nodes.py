@@ -71,5 +71,5 @@ def test_no_promise_is_broken_when_the_clock_of_the_database_steps_at_any_commit
         assert (sim.faults, sim.deaths) == (1, 0 if failure is Failure.NONE else 1)
 
 
-def test_these_are_many_lives() -> None:
+def test_leaders_fail_in_many_simulated_lives() -> None:
     assert sum(map(commits, SEEDS)) * len(WAYS) >= LIVES

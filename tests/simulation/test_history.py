@@ -11,7 +11,7 @@ from simulation.world import Kill
 
 
 @pytest.mark.parametrize("seed", range(200, 205))
-def test_killed_again_and_again_the_history_says_everything_once(seed: int) -> None:
+def test_the_history_of_a_service_killed_repeatedly_has_everything_once(seed: int) -> None:
     disk = played(seed, Kill(1, often=True), steps=300).disk
     groups: dict[str, Group] = {}
     scribe = HistoryWriter(groups, {})

@@ -364,14 +364,14 @@ class Town:
 
 
 @pytest.mark.parametrize("seed", range(examples(30)))
-def test_an_honest_crowd_is_never_accused(seed: int) -> None:
+def test_the_judge_accuses_no_correct_service(seed: int) -> None:
     recording = Town(seed).run(400)
     judgement = judge(recording.records)
     assert judgement.ok, judgement.render()
     assert judgement.events > 3
 
 
-def test_the_crowd_is_worth_judging() -> None:
+def test_the_simulated_traffic_covers_what_the_judge_checks() -> None:
     recording = Town(1).run(3000)
     statuses = {record.get("status") for record in recording.records}
     assert {200, 304, None} <= statuses
@@ -379,7 +379,9 @@ def test_the_crowd_is_worth_judging() -> None:
 
 
 @pytest.mark.parametrize("rule", ["grace-start", "coupling"])
-def test_a_crowd_without_manners_is_accused(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_judge_accuses_a_service_that_starts_events_too_early(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     honest = Group.may_start
 
     def rash(self: Group, one: Event, now: float, steady: float) -> bool:
@@ -427,7 +429,7 @@ HONEST = Group.may_start
         ("short-notice", set(), Town, "notice", lambda *_: 60),
     ],
 )
-def test_a_crowd_that_plans_badly_is_accused(
+def test_the_judge_accuses_badly_planned_work(
     rule: str,
     others: set[str],
     where: type,

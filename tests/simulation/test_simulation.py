@@ -35,7 +35,7 @@ def test_no_promise_is_broken_when_killed_again_and_again(seed: int) -> None:
     assert sim.deaths > 5
 
 
-def test_these_lives_are_eventful() -> None:
+def test_simulated_lives_are_eventful() -> None:
     """A simulation in which nothing happens would prove nothing."""
     sim = played(5, Kill(1, often=True), steps=600)
     kinds = [record["kind"] for record in sim.trace]
