@@ -16,8 +16,8 @@ from forewarn.core.access import Role
 from forewarn.node.config import Address
 from forewarn.testing import Service
 from helpers.browser import portal, settled
+from helpers.free_ports import free_port
 from helpers.patience import until
-from helpers.recorded_state import free_port
 from helpers.serve_process import FLEET as SERVED_FLEET
 from helpers.serve_process import ServeProcess, running_service
 from helpers.token_api import api_with_token, token

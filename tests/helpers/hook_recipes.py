@@ -126,13 +126,6 @@ class Recipe:
         )
 
 
-def free_port() -> int:
-    with socket.socket() as here:
-        here.bind(("127.0.0.1", 0))
-        port: int = here.getsockname()[1]
-        return port
-
-
 def listening(port: int) -> bool:
     with socket.socket() as there:
         return there.connect_ex(("127.0.0.1", port)) == 0

@@ -9,9 +9,9 @@ import signal
 import sys
 from pathlib import Path
 
+from helpers.free_ports import free_port
 from helpers.paths import HELPERS
 from helpers.patience import LIMIT
-from helpers.recorded_state import free_port
 
 
 class Victim:
@@ -20,7 +20,7 @@ class Victim:
     def __init__(self, directory: Path, *options: str, keep_inventory: bool = False) -> None:
         self.state = directory / "state.db"
         self.metadata = free_port()
-        self.control = free_port(after=self.metadata)
+        self.control = free_port()
         self._directory = directory
         self._options = options
         self._environment = {"KEEP_INVENTORY": "yes"} if keep_inventory else {}

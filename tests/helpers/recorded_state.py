@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import socket
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,11 +64,3 @@ def held_up(finding: Finding, raised: dict[str, Event], seconds: float) -> bool:
     event = raised[finding.event]
     full_notice = event.not_before - event.raised_at >= event.traits.notice / SPEED
     return full_notice and finding.t - event.raised_at / SECOND <= seconds
-
-
-def free_port(after: int = 20_000) -> int:
-    """Below the range from which clients' own ports are taken: it must stay free between lives."""
-    for port in range(after + 1 + os.getpid() % 997, 32_000):
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-    raise RuntimeError("no free port")

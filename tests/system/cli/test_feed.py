@@ -36,6 +36,7 @@ from forewarn.service.engine.feed import FEED_PAGE
 from forewarn.store.port import Batch, Entry
 from forewarn.testing import SAMPLE, Service
 from helpers.forked_cli import Forked
+from helpers.free_ports import free_port
 from helpers.paths import ROOT
 from helpers.patience import LIMIT, until
 from helpers.polls import metrics
@@ -498,12 +499,6 @@ def asked_of(client: ControlClient) -> Any:
         {host.name: host.health for host in client.hosts()},
         {group.name for group in client.groups() if group.enabled},
     )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Daemon:

@@ -39,7 +39,7 @@ OPTION_ROUTES = 121
 # networkd takes a read-only /sys for "no udev here", and finds its files in /run.
 START = f"""
 mount --make-rprivate / && mount -t sysfs -o ro sysfs /sys && mount -t tmpfs tmpfs /run &&
-mkdir -p /run/systemd/network && cp '{DEPLOY}'/networkd/* /run/systemd/network/ &&
+mkdir -p /run/systemd/network && install -m 644 -t /run/systemd/network '{DEPLOY}'/networkd/* &&
 exec {NETWORKD}
 """
 

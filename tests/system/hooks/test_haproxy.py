@@ -18,6 +18,7 @@ import pytest
 from forewarn.agent.hooks.contract import Failure
 from forewarn.agent.hooks.haproxy_runtime_api import RuntimeApi, Server
 from forewarn.support import guard
+from helpers.free_ports import free_port
 from helpers.hook_runs import Hook
 from helpers.netns import require
 from helpers.notify_socket import NotifySocket
@@ -116,12 +117,6 @@ class Haproxy:
         self.manager.__exit__(None, None, None)
         for backend in self.backends:
             backend.close()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port
 
 
 def until(api: RuntimeApi, server: str, holds: Callable[[Server], bool]) -> None:

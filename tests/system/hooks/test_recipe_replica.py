@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers.hook_recipes import Recipe, free_port
+from helpers.free_ports import free_port
+from helpers.hook_recipes import Recipe
 from helpers.netns import require
 from helpers.patience import LIMIT, until
 from helpers.process import Running

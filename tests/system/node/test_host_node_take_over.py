@@ -18,9 +18,9 @@ from forewarn.cli.app import app
 from helpers.certificates import Authority
 from helpers.control_nodes import LEASE, ask, new_state
 from helpers.forked_cli import start
+from helpers.free_ports import free_port
 from helpers.patience import until
 from helpers.process import Running
-from helpers.recorded_state import free_port
 from helpers.recording_guests import DRIVER, Guest, Place, approved, write_trace
 from helpers.serve_process import FOREWARN, environment
 
@@ -74,8 +74,7 @@ class Service:
         self.urls: dict[str, str] = {}  # of control nodes
         self.guests: dict[str, Guest] = {}
         authority = Authority(room)
-        first = free_port()
-        ports = {"c1": first, "c2": free_port(after=first)}
+        ports = {"c1": free_port(), "c2": free_port()}
         (room / "driver").write_text(DRIVER.format(room=room, machine="", host=""))
         values: dict[str, Any] = {"room": room, "authority": authority.path, "lease": LEASE}
         pair = authority.issue("127.0.0.1")

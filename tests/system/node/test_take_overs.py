@@ -22,10 +22,11 @@ from forewarn.core.lifecycle import Move
 from forewarn.judge import judge
 from helpers import postgres
 from helpers.engines import leading
+from helpers.free_ports import free_port
 from helpers.load import SPEED, LoadGenerator
 from helpers.paths import HELPERS, ROOT
 from helpers.patience import LIMIT, until_async
-from helpers.recorded_state import Record, free_port, read_store
+from helpers.recorded_state import Record, read_store
 
 ROUNDS = 16
 STOPPED = 4  # every fourth time the leader is stopped, and goes on when another one decides
@@ -60,11 +61,7 @@ class Nodes:
     def __init__(self, url: str, directory: Path) -> None:
         self.url = url
         self.log = directory / "log"
-        first = free_port()
-        ports = [first]
-        while len(ports) < 4:
-            ports.append(free_port(after=ports[-1]))
-        self.ports = {"c1": (ports[0], ports[1]), "c2": (ports[2], ports[3])}
+        self.ports = {name: (free_port(), free_port()) for name in ("c1", "c2")}
         self.pids: dict[str, int] = {}
 
     async def __aenter__(self) -> Nodes:

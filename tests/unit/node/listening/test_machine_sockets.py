@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from collections.abc import Iterator
 from http.client import HTTPConnection
@@ -21,6 +20,7 @@ from forewarn.node.listening.machine_sockets import FIRST_PORT
 from forewarn.service.fleet import read
 from forewarn.service.fleet.read import Fleet
 from forewarn.testing import RefusedError, Service
+from helpers.free_ports import free_port
 
 NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
 
@@ -138,18 +138,8 @@ async def opened_ports(first_port: int) -> dict[str, int]:
         return ports
 
 
-def free_ports() -> int:
-    """A port with enough free ones after it, which the system gives to nobody by itself."""
-    for first_port in range(20_000, 30_000, 10):
-        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
-            for offset in (0, FIRST_PORT, FIRST_PORT + 1, FIRST_PORT + 2):
-                stack.enter_context(socket.create_server(("127.0.0.1", first_port + offset)))
-            return first_port
-    pytest.fail("no free ports")
-
-
 def test_ports_follow_one_that_was_chosen_and_skip_what_is_in_use() -> None:
-    first_port = free_ports()
+    first_port = free_port(FIRST_PORT, FIRST_PORT + 1, FIRST_PORT + 2)
     taken = first_port + FIRST_PORT + 1  # the second machine's
     with socket.create_server(("127.0.0.1", taken)):
         ports = asyncio.run(opened_ports(first_port))

@@ -9,6 +9,7 @@ import pytest
 from forewarn.node.config import Address, Config
 from forewarn.node.listening.sockets import CannotListen, confined, local, open_loopback
 from forewarn.node.wiring import metadata_sockets
+from helpers.free_ports import free_port
 
 HOSTS = ["127.0.0.1", "127.0.1.1", "127.0.1.2"]
 
@@ -51,18 +52,12 @@ def test_if_one_address_cannot_be_bound_none_is_kept(monkeypatch: pytest.MonkeyP
 
 def test_if_the_second_address_cannot_be_bound_the_first_is_closed_again() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        first = Address("127.0.0.1", unused_port())
+        first = Address("127.0.0.1", free_port())
         second = Address("127.0.0.1", taken.getsockname()[1])
         config = Config(metadata=first, more_metadata=(second,), control=Address("127.0.0.1", 0))
         with pytest.raises(CannotListen, match=f"{second} is in use"):
             metadata_sockets(config, [])
         socket.create_server((first.host, first.port)).close()
-
-
-def unused_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-    return port
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -37,6 +36,7 @@ from forewarn.store.port import HistoryQuery
 from forewarn.support import guard
 from forewarn.support.instants import to_datetime
 from forewarn.testing import Service
+from helpers.free_ports import free_port
 
 FLEET = """
 hosts: [{name: h1}, {name: h2}, {name: h3}]
@@ -518,10 +518,8 @@ def test_a_command_gets_nothing_of_the_services_environment_but_what_programs_ge
 
 
 def test_an_unreachable_gate_address_is_reported_with_its_reason(service: Service) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
     for url, told in (
-        (f"http://127.0.0.1:{port}/", "Connection refused"),
+        (f"http://127.0.0.1:{free_port()}/", "Connection refused"),
         ("http://nowhere.invalid/", "its host name cannot be resolved"),
     ):
         answer = service._session.run(Gates().evaluate(Gate(http=url)))
