@@ -53,7 +53,7 @@ class Dev:
             ["bash", "-e", "-c", "\n".join([*self.lines("export"), *lines])],
             cwd=self._room,
             env={
-                "PATH": f"{AZURE}/bin:{os.environ['PATH']}",
+                "PATH": f"{self._room}/bin:{AZURE}/bin:{os.environ['PATH']}",
                 "HOME": str(self._room),
                 "LANG": "C.UTF-8",
             },
@@ -74,6 +74,10 @@ class Dev:
 def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
     require((AZURE / ".ready").exists(), "Azure's programs: make .venv-azure/.ready")
     room = tmp_path_factory.mktemp("arm")
+    az = room / "bin" / "az"  # as pip installs it, it cannot be run from a path with a space
+    az.parent.mkdir()
+    az.write_text(f'#!/bin/sh\nexec "{AZURE}/bin/python" -m azure.cli "$@"\n')
+    az.chmod(0o755)
     ports = [f"--{name}=127.0.0.1:0" for name in ("metadata", "control", "arm-address")]
     argv = [*FOREWARN, "dev", "--speed", SPEED, *ports]
     pipe = subprocess.PIPE
