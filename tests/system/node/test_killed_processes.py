@@ -15,10 +15,11 @@ from forewarn.core import Event, Status
 from forewarn.core.time import SECOND
 from forewarn.judge import Finding, judge
 from forewarn.support import guard
+from helpers.free_ports import free_port
 from helpers.load import MACHINES, SPEED, LoadGenerator
 from helpers.node_beside_control import HOST, Beside, socket_path
 from helpers.paths import HELPERS
-from helpers.recorded_state import free_port, read_state
+from helpers.recorded_state import read_state
 
 KILLS = 16
 KINDS = {
