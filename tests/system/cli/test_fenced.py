@@ -95,6 +95,16 @@ def test_an_unusable_key_number_or_directory_is_refused_and_nothing_runs(tmp_pat
     assert {file.name for file in (tmp_path / "fences").iterdir()} == {"torn", "web_0"}
 
 
+def test_a_missing_command_is_not_found_whatever_cannot_be_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Like a directory of PATH that the user may not search, a directory with the name of the
+    command makes an exec fail for a lack of permission."""
+    (tmp_path / "bin" / "no-such-program").mkdir(parents=True)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    assert run(tmp_path, call(7, "no-such-program"))[0] == [fenced.NOT_FOUND]
+
+
 def test_a_command_keeps_the_lock_until_it_has_ended(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "may_go_on")
     script = "echo begun > begun; cat may_go_on; echo first >> done"

@@ -56,7 +56,8 @@ def start(service: Service) -> Iterator[Callable[..., subprocess.Popen[Any]]]:
     with contextlib.ExitStack() as closing:
 
         def begin(*words: str, before: tuple[str, ...] = (), **details: Any) -> Any:
-            process = subprocess.Popen([*before, *RUN, *words], env=env, text=True, **details)
+            details = {"env": env, "text": True, **details}
+            process = subprocess.Popen([*before, *RUN, *words], **details)
             closing.enter_context(process)
             closing.callback(process.kill)
             return process
@@ -264,7 +265,7 @@ def test_a_program_that_cannot_be_run_has_the_exit_codes_of_a_shell(service: Ser
 
 
 def test_without_a_namespace_the_program_gets_the_url_of_the_endpoint(
-    service: Service, start: Callable[..., Any]
+    service: Service, start: Callable[..., Any], tmp_path: Path
 ) -> None:
     words = ["--no-netns", "--machine", "web_2", "--"]
     script = "echo $FOREWARN_METADATA; exec no-such-program"
@@ -272,6 +273,11 @@ def test_without_a_namespace_the_program_gets_the_url_of_the_endpoint(
     said, _ = process.communicate(timeout=LIMIT)
     assert said.strip() == service.url("web_2")
     assert process.returncode == 127
-    process = start(*words, "no-such-program", stderr=subprocess.PIPE)
+    # Makes an exec fail as one does in a directory of PATH that may not be searched.
+    (tmp_path / "no-such-program").mkdir()
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    process = start(
+        "--url", service.control_url, *words, "no-such-program", env=env, stderr=subprocess.PIPE
+    )
     assert process.communicate(timeout=LIMIT)[1].startswith("forewarn: no-such-program: ")
     assert process.returncode == 127

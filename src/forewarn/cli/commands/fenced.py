@@ -106,10 +106,18 @@ def _execute(command: list[str], lock: int) -> NoReturn:
     child_signals.reset()
     try:
         os.execvp(command[0], command)
-    except FileNotFoundError:
-        fail(f"there is no program '{command[0]}'", NOT_FOUND)
     except OSError as error:
+        if isinstance(error, FileNotFoundError) or not _is_there(command[0]):
+            fail(f"there is no program '{command[0]}'", NOT_FOUND)
         fail(f"{command[0]}: {error.strerror}", CANNOT_RUN)
+
+
+def _is_there(program: str) -> bool:
+    """Return whether a program that cannot be executed is there: the reason may be a directory of
+    PATH that cannot be searched."""
+    import shutil
+
+    return "/" in program or shutil.which(program, mode=os.F_OK) is not None
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -25,9 +25,19 @@ def main(spec: dict[str, object], argv: list[str]) -> None:
             os.environ["LD_PRELOAD"] = str(spec["preload"])
         os.execvp(argv[0], argv)
     except (OSError, ValueError) as error:  # an empty program name is a ValueError
-        error_number = error.errno if isinstance(error, OSError) else errno.ENOENT
+        error_number: int | None = errno.ENOENT
+        if isinstance(error, OSError) and ("/" in argv[0] or _is_in_path(argv[0])):
+            error_number = error.errno
         os.write(report, str(error_number).encode())
         os._exit(127)
+
+
+def _is_in_path(program: str) -> bool:
+    """Return whether a program that cannot be executed is there: the reason may be a directory of
+    PATH that cannot be searched."""
+    import shutil  # which takes longer than all the rest
+
+    return shutil.which(program, mode=os.F_OK) is not None
 
 
 def _enter(namespaces: object) -> None:
