@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from helpers.forked_cli import FOREWARN, start
+from helpers.forked_cli import FOREWARN, Forked, start
 from helpers.patience import until
 from helpers.polled_service import MANAGER, PolledService, listening
 from helpers.process import Running
@@ -81,7 +81,8 @@ class Beside(PolledService):
     def started(self, argv: Sequence[str], *fds: int) -> Running:
         environment = {**os.environ, "XDG_RUNTIME_DIR": str(self.directory)}
         pipe = subprocess.PIPE
-        process = start(argv, stdout=pipe, stderr=pipe, text=True, pass_fds=fds, env=environment)
+        how = start if fds else Forked
+        process = how(argv, stdout=pipe, stderr=pipe, text=True, pass_fds=fds, env=environment)
         return Running(process, argv)
 
     def end(self, running: Running | None, number: signal.Signals) -> None:

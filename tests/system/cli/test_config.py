@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from forewarn.cli.app import app
 from forewarn.core.registry import ConfigurationPut
 from forewarn.core.windows.model import MaintenanceConfiguration, Window
+from forewarn.node.listening.unix_socket import open_unix_socket
 from forewarn.node.preflight import machine
 from forewarn.node.settings import LoadedSettings, Settings, config
 from forewarn.store.port import Batch
@@ -28,6 +29,7 @@ from forewarn.store.sqlite.engine import SqliteStore
 from helpers import forked_cli as forking
 from helpers.certificates import Authority
 from helpers.next_version import NEXT, THIS, write_state
+from helpers.node_beside_control import socket_path
 from helpers.serve_process import FOREWARN, environment, write_settings
 
 RUNNER = CliRunner()
@@ -306,3 +308,29 @@ def test_more_connections_than_open_files_are_a_warning(state: str) -> None:
         most = 1 << 30
     (warned,) = findings(state=state, max_connections=most)
     assert warned.startswith(f"? max_connections: {most} connections need")
+
+
+def test_the_path_for_the_node_on_this_host_is_looked_at(
+    state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(path: Path) -> list[str]:
+        said = LoadedSettings(Settings(state=state, control="127.0.0.1:0", nodes=str(path)))
+        return [
+            f"{'!' if one.fatal else '?'} {one.message}"
+            for one in machine.findings(said, config(said), None)
+        ]
+
+    with socket_path() as path:
+        assert found(path) == []
+        with open_unix_socket(path, "nodes"):
+            assert found(path) == []
+        assert found(path) == []  # it was left behind, and is replaced
+        (other,) = found(path.parent)
+        assert other.startswith(f"! nodes: nodes = {path.parent}: ")
+        path.unlink()
+        own = os.access
+        monkeypatch.setattr(
+            os, "access", lambda file, mode: file != path.parent and own(file, mode)
+        )
+        (closed,) = found(path)
+        assert closed.startswith(f"? nodes: {path} cannot be created")
