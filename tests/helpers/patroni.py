@@ -103,7 +103,7 @@ class Cluster:
             *("--initial-cluster", peers, "--heartbeat-interval", "100"),
             *("--election-timeout", "1000", "--unsafe-no-fsync"),
         ]
-        patroni = [str(Path(sys.executable).with_name("patroni")), str(settings)]
+        patroni = [sys.executable, "-m", "patroni", str(settings)]
         self.processes[address] = [
             self._popen(address, etcd, ETCD_UNSUPPORTED_ARCH="arm64"),
             self._popen(address, patroni),

@@ -102,8 +102,8 @@ class Operator:
         self._run(f"{self._filler} {self.ports} --machines {self.inventory} | {NFT} -f -")
 
     def run_unit(self, directory: Path) -> None:
-        path = f"PATH={FILLER.parent}:{NFT.parent}:$PATH"
-        self._run(f"{path} FOREWARN_PORTS_DIRECTORY={directory} {FILLER.parent / 'forewarn-ports'}")
+        path = f"PATH='{FILLER.parent}':{NFT.parent}:$PATH"
+        self._run(f"{path} FOREWARN_PORTS_DIRECTORY={directory} forewarn-ports")
 
     def learned(self) -> list[str]:
         path = f"PATH={NFT.parent}:$PATH"

@@ -84,8 +84,8 @@ def hook(job: Job) -> Recipe:
         "batch_0",
         JOB_LOCK=job.lock,
         JOB_CHECKPOINT=job.checkpoint,
-        JOB_CHECK=f"{JOB} --check",
-        JOB_START=f"{JOB} {job.directory} {FAR}",
+        JOB_CHECK=f"'{JOB}' --check",
+        JOB_START=f"'{JOB}' {job.directory} {FAR}",
     )
 
 
@@ -97,7 +97,7 @@ def test_a_job_goes_on_from_a_checkpoint_that_was_taken_after_the_hook_began(
     assert job.first.wait(LIMIT) == 0
     assert "not run" in hook.ok("prepare")
     goal = job.at + 20
-    hook.env["JOB_START"] = f"{JOB} {job.directory} {goal}"
+    hook.env["JOB_START"] = f"'{JOB}' {job.directory} {goal}"
     assert "started again" in hook.ok("undo")
     assert "no job ran" in hook.ok("undo")
     until(job.result.exists, "the job has finished")
