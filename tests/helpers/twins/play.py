@@ -10,6 +10,8 @@ from pathlib import Path
 from forewarn.testing import run_scenario, scenarios
 from forewarn.testing.scenarios import Result
 from forewarn.testing.scenarios.engine.program import ProgramRunner
+from forewarn.testing.scenarios.result import CommandExit
+from helpers.patience import until
 from helpers.twins import clients
 
 PATIENT = 30.0  # seconds for which a client that polls is waited for, however busy the computer is
@@ -26,11 +28,13 @@ def play(
     impact: bool = False,
     stops: bool = False,
     refused: bool = False,
+    crashes: bool = False,
 ) -> Result:
     """Play a shipped scenario to a client on each machine under test; with `impact`, what happens
-    to the machine happens to the client, which is asked before whether it is busy."""
+    to the machine happens to the client, which is asked before whether it is busy. One that
+    `crashes` is given the time to do so, however soon the scenario is over."""
     scenario = scenarios.find(name)
-    program = ProgramRunner(
+    program = (CrashingProgram if crashes else ProgramRunner)(
         clients.command(client, log),
         scenario.under_test,
         impact=impact,
@@ -43,6 +47,14 @@ def play(
         first_poll_timeout=1.0 if refused else FIRST_POLL_WITHIN,
         timeout=GIVEN_UP if stops else PATIENT,
     )
+
+
+class CrashingProgram(ProgramRunner):
+    """Commands of which one is about to crash when the scenario is over."""
+
+    def end(self) -> tuple[CommandExit, ...]:
+        until(lambda: any(self.exit_of(machine) for machine in self._running) or self._crashed)
+        return super().end()
 
 
 def findings(result: Result) -> set[str]:

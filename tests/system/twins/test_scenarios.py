@@ -15,7 +15,7 @@ from helpers.forked_programs import fork_programs
 from helpers.netns import require
 from helpers.twins import clients
 from helpers.twins.play import findings, play
-from helpers.twins.table import TWINS
+from helpers.twins.table import NOT_CRASHED, TWINS
 
 PROGRAMS = [
     name for name in clients.GOOD if name != clients.CLIENT
@@ -45,7 +45,13 @@ def test_a_mistake_is_found_for_the_right_reason(mistake: str, name: str, tmp_pa
     twin = TWINS[mistake]
     found = twin.scenarios[name]
     result = play(
-        name, mistake, tmp_path, impact=found.impact, stops=twin.stops, refused=twin.refused
+        name,
+        mistake,
+        tmp_path,
+        impact=found.impact,
+        stops=twin.stops,
+        refused=twin.refused,
+        crashes=NOT_CRASHED in found.by,
     )
     problem = found.problem(findings(result))
     assert not problem, f"{problem}\n{result}\n{result.verdict}"
