@@ -33,14 +33,36 @@ VERBS = {
     ("machine", "delete", "web_0"): "web_0 of group web on host h1 .* deleted, .* 5 min",
     ("machine", "delete", "web_1"): "web_1 of group web .* deleted, .* without notice",
     ("machine", "evict", "web_1"): "web_1 of group web .* evicted",
-    ("machine", "fail", "web_0"): "web_0 of group web on host h1 .* failed: a Redeploy",
+    (
+        "machine",
+        "fail",
+        "web_0",
+    ): "web_0 of group web on host h1 .* failed: a Redeploy .* without notice",
     ("group", "evict", "web"): "2 spot machines of web .* evicted: web_1, web_2",
     ("group", "scale-in", "web", "--to", "1"): "3 of the 4 .* deleted: web_10, web_2, web_1",
     ("event", "schedule", "Reboot", "web_0", "--ignore-windows"): "Reboot of web_0 .* ignore",
-    ("host", "maintain", "h1", "--ignore-windows"): r"host h1 \(machines web_0\) .* ignore",
-    ("host", "degrade", "h1", "--ignore-windows"): r"host h1 \(machines web_0\) .* ignore",
-    ("rollout", "start", "--type", "Reboot", "--group", "web", "--ignore-windows"): ".* ignore",
-    ("host", "fail", "h1"): "host h1 .* failed, .* 1 machine .* web_0",
+    (
+        "host",
+        "maintain",
+        "h1",
+        "--ignore-windows",
+    ): r"maintenance of host h1 \(machines web_0\) .* ignore",
+    (
+        "host",
+        "degrade",
+        "h1",
+        "--ignore-windows",
+    ): r"emptying of host h1 \(machines web_0\) .* ignore",
+    (
+        "rollout",
+        "start",
+        "--type",
+        "Reboot",
+        "--group",
+        "web",
+        "--ignore-windows",
+    ): "the rollout .* ignore",
+    ("host", "fail", "h1"): "host h1 .* failed, .* 1 machine .* without notice: web_0",
 }
 
 
@@ -78,8 +100,7 @@ def test_an_approval_is_asked_about_while_there_is_notice_left(
     service.clock.advance("5m")
     refused = run(service, "event", "approve", event.id)
     assert refused.exit_code == 2
-    assert "Reboot of web_0" in refused.stderr
-    assert "notice of 15 min" in refused.stderr
+    assert re.search("Reboot of web_0 in group web .* notice of 15 min", refused.stderr)
     assert event.status == "Scheduled"
     monkeypatch.setattr(confirm, "_on_terminal", lambda: True)
     assert run(service, "event", "approve", event.id, answer="y\n").exit_code == 0
@@ -100,7 +121,7 @@ def test_an_approval_that_ignores_windows_is_asked_about_even_if_the_notice_has_
     approval = "event", "approve", event.id, "--ignore-windows"
     refused = run(service, *approval)
     assert refused.exit_code == 2
-    assert re.match(".*Reboot of web_0 .* ignore", refused.stderr)
+    assert re.match("forewarn: Reboot of web_0 in group web .* ignore", refused.stderr)
     assert event.status == "Scheduled"
     monkeypatch.setattr(confirm, "_on_terminal", lambda: True)
     assert run(service, *approval, answer="y\n").exit_code == 0

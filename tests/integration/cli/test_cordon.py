@@ -93,7 +93,7 @@ def test_draining_an_empty_host_cordons_it(service: Service) -> None:
 def test_returning_a_host_withdraws_its_evacuation(service: Service) -> None:
     printed(service, "host", "drain", "h2")
     assert len(service.document("db-0")["Events"]) == 2
-    assert "'h2'" in printed(service, "host", "return", "h2")
+    assert "'h2' is back" in printed(service, "host", "return", "h2")
     assert service.document("db-0")["Events"] == []
     assert not host(service, "h2")["cordoned"]
     assert "was not cordoned" in printed(service, "host", "return", "h2")

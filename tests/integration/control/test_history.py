@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -368,11 +369,11 @@ def test_a_name_that_is_gone_still_has_its_history_and_one_that_never_was_is_ref
     assert lines(run(service, "--machine", "jump", "--json"))[-1]["what"] == "machine-removed"
     never = run(service, "--machine", "web_00")
     assert never.exit_code == 1
-    assert "machine 'web_00'" in never.stderr
+    assert re.search("no machine 'web_00'.* 'web_0'", never.stderr)
     assert "'rack-1'" in run(service, "--host", "rack1", "--json").stderr
     assert "no group 'wbe'" in run(service, "--group", "wbe").stderr
     quiet = run(service, "--machine", "web_1", "--what", "approved")
-    assert (quiet.exit_code, len(quiet.stdout.splitlines())) == (0, 1)  # that there is nothing
+    assert (quiet.exit_code, quiet.stdout[:11], quiet.stdout.count("\n")) == (0, "no matching", 1)
 
 
 @pytest.mark.parametrize(
@@ -488,7 +489,7 @@ def test_following_by_number_misses_nothing(service: Service) -> None:
     assert {record["group"] for record in of_jump} == {"jump"}
     assert "seen" in run(service, "--after-seq", str(followed[-1])).stdout
     assert run(service, "--export", "x", "--after-seq", "1").exit_code == 2
-    with pytest.raises(ControlError, match="after_seq"):
+    with pytest.raises(ControlError, match="after_seq cannot"):
         client.history({"after_seq": "1", "oldest_first": "true"})
 
 

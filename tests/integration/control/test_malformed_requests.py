@@ -99,6 +99,7 @@ def test_a_failure_of_the_service_is_logged_and_its_answer_has_no_details(
     with structlog.testing.capture_logs() as logs:
         status, detail = refused(service, "GET", "/v1/hosts/h1")
     assert status == 500
+    assert detail.startswith("the service failed")
     assert "secret" not in detail
     (entry,) = (entry for entry in logs if "exc_info" in entry)
     assert (entry["log_level"], entry["path"]) == ("error", "/v1/hosts/h1")
@@ -113,6 +114,7 @@ def test_a_failure_of_the_service_is_logged_and_its_answer_has_no_details(
         ("GET", "/v1/machines?labels=a", "labels", "'label'"),
         ("GET", "/v1/events?zzz=1", "zzz", "group, machine,"),
         ("POST", "/v1/machines/web-0/restart?x=", "x", "takes none"),
+        ("GET", "/v1/history?machines=web-0", "machines", "'machine'"),
         ("GET", "/v1/status?" + "x" * 5_000, "x" * 40, "takes none"),
     ],
 )

@@ -138,7 +138,7 @@ def test_a_resource_that_has_changed_meanwhile_is_not_changed(service: Service, 
     before, seq = ask(service, "GET", path), service._session.node.store.seq
     answer = ask(service, method, path + verb, body, if_match=MADE_UP)
     assert (answer.status, answer.body["type"]) == (412, "/docs#problem-stale")
-    assert "If-Match" in answer.body["detail"]
+    assert "has changed: If-Match" in answer.body["detail"]
     assert service._session.node.store.seq == seq
     assert ask(service, "GET", path).raw == before.raw
     answer = ask(service, method, path + verb, body, if_match=f'"other", {before.headers["etag"]}')
@@ -246,7 +246,7 @@ def test_the_command_applies_a_plan_to_the_fleet_it_was_made_for(
     (named,) = re.findall(r"--if-match ([0-9a-f]{32})$", apply("--plan").output, re.MULTILINE)
     ask(service, "PATCH", "/v1/groups/web/policy", {"user_event_limit": 1})
     late = apply("--if-match", named)
-    assert (late.exit_code, "If-Match" in late.output) == (1, True)
+    assert (late.exit_code, "has changed: If-Match" in late.output) == (1, True)
     (named,) = re.findall(r"--if-match ([0-9a-f]{32})$", apply("--plan").output, re.MULTILINE)
     done = apply("--if-match", named)
     assert (done.exit_code, "1 machine changed" in done.output) == (0, True)

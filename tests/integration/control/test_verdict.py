@@ -58,7 +58,9 @@ def test_the_command_lists_what_was_wrong_and_ends_with_1(service: Service) -> N
     assert lines[2].endswith("send Metadata: true")
     assert lines[3].startswith(f"· approved-for-others: web_1 about {id[:8]} at ")
     assert lines[6].startswith(f"Reboot {id[:8]} (Platform): visible ")
-    assert re.search("15 min .* web_1 .* started after 0 s; finished after 10 min$", lines[6])
+    assert re.search(
+        "15 min .* web_1 after 0 s; started after 0 s; finished after 10 min$", lines[6]
+    )
     assert lines[7].split() == ["MACHINE", "SEEN", "AS", "READY", "IN", "TIME", "POLLS"]
     assert lines[8].split("  ")[0] == "web_0"
     assert lines[11].split()[0] == "MACHINE"
