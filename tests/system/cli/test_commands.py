@@ -105,7 +105,7 @@ def test_an_event_from_schedule_to_its_end(service: Service) -> None:
     (shown,) = service.document("web_1")["Events"]
     assert shown["DurationInSeconds"] == 9
     explained = typed(service, "event", "explain", event["id"]).stdout
-    assert "notice" in explained
+    assert "- notice: " in explained
     assert "seen by web_1" in explained
     approved = told(service, "event", "approve", event["id"][:8], "--yes")
     assert approved["status"] == "Started"

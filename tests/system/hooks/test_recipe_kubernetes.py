@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from forewarn.client import host_name
+from forewarn.support.guard import monotonic
 from helpers.fake_kubernetes import Cluster
 from helpers.hook_recipes import RECIPES, Recipe
 from helpers.netns import require
@@ -139,6 +140,17 @@ def test_in_the_last_seconds_pods_are_hurried_but_a_disruption_budget_is_kept(
     assert clock.drains == [("--timeout=69s",), ("--timeout=29s", "--grace-period=15")]
     assert cluster.evictions == [("web", None), ("web", 15)]
     assert cluster.pods.keys() == {"quorum", "elsewhere"}
+
+
+def test_the_time_left_of_an_event_limits_the_hook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOREWARN_STAGE", "started")  # in which there is nothing to do
+    monkeypatch.setenv("FOREWARN_STATE", str(tmp_path))
+    monkeypatch.setenv("FOREWARN_SECONDS_LEFT", "100")
+    before = monotonic()
+    node = runpy.run_path(str(RECIPES / "kubernetes" / "node.py"), run_name="__main__")
+    assert before + 99 <= node["DEADLINE"] <= monotonic() + 99
 
 
 def test_of_two_events_the_last_to_be_over_opens_the_node_even_if_a_hook_was_killed(
