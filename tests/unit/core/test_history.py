@@ -87,8 +87,9 @@ def test_a_start_by_approval_is_recorded_with_its_approver() -> None:
 def test_a_start_by_time_is_recorded_without_an_approver() -> None:
     web = Written("web_0")
     web.raised("A", "web_0")
-    ((what, by, _),) = short(web.told(c.Tick(), later(15)))
+    ((what, by, note),) = short(web.told(c.Tick(), later(15)))
     assert (what, by) == ("started", "")
+    assert "notice" in note
 
 
 def test_what_a_policy_approves_as_it_is_raised_is_approved_by_the_policy() -> None:
@@ -266,5 +267,5 @@ def test_an_event_whose_machines_leave_its_host_records_which() -> None:
         ("withdrawn", ("web_0",)),
     ]
     assert records[0].what.value == "finished"
-    assert records[2].note == "web_0"
+    assert [record.note for record in records[1:3]] == ["from rack-1 to rack-2", "web_0"]
     assert records[3].note.endswith("with B")

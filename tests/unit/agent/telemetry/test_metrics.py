@@ -106,7 +106,7 @@ def test_an_undo_that_was_given_up_is_shown_until_the_next_one_succeeds() -> Non
     world.to_the_end()
     seen = status(world)
     assert shown(AgentMetrics(), seen)["undo_given_up"] == 1
-    assert status_view(seen).cases[0].state.startswith("undo of drain")
+    assert status_view(seen).cases[0].state == "undo of drain given up"
     fails = False
     world.cases[second.id], world.runs[second.id] = second, []
     world.turn()

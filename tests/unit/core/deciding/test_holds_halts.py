@@ -95,7 +95,10 @@ def test_each_of_several_halts_has_to_be_released() -> None:
         made.halt(groups=("db",), note="not this one"),
     )
     made.approve(event)
-    assert len(why(made.group, event, made.now)) == 2
+    assert [hold.message for hold in why(made.group, event, made.now)] == [
+        "the whole fleet is halted by ops",
+        "it is halted by ops",
+    ]
     made.release(whole)
     made.tick()
     assert made.holds(event) == {HoldKind.HALT}

@@ -75,7 +75,7 @@ def test_an_event_whose_machines_have_all_moved_is_withdrawn(fleet: Fleet) -> No
     fleet.define("a", a0="h3", a1="h1", a2="h2")
     fleet.define("a", a0="h3", a1="h2", a2="h2")
     assert fleet.over[event].event.status is Status.WITHDRAWN
-    assert fleet.over[event].event.ending.startswith("settled")
+    assert fleet.over[event].event.ending.startswith("settled: ")
 
 
 def test_a_machine_without_a_host_any_more_has_left_it_too(fleet: Fleet) -> None:

@@ -157,7 +157,10 @@ def test_no_program_is_started_by_a_service_that_may_not_act() -> None:
 
 
 def test_exit_code_20_without_output_is_a_veto() -> None:
-    assert isinstance(check("exit 20"), Veto)
+    veto = check("exit 20")
+    assert isinstance(veto, Veto)
+    assert veto.why
+    assert "check itself" not in veto.why
 
 
 def test_the_outcome_of_a_program_killed_by_a_signal_is_unknown() -> None:

@@ -75,7 +75,7 @@ def test_a_flag_wins_over_the_environment_which_wins_over_the_file(tmp_path: Pat
     [
         ("", "control must list 1 to 16"),
         ("", "certificate must be set"),
-        (LEAST + 'contrl = "x"', ":5: contrl: unknown key"),
+        (LEAST + 'contrl = "x"', ":5: contrl: unknown key; did you mean 'control'"),
         (LEAST + "throttle = true", ":5: throttle: "),
         (LEAST + "throttle = -1", ":5: throttle must not"),
         (LEAST + 'metadata = "10.0.0.1:80"', ":5: metadata = 10.0.0.1:80: "),

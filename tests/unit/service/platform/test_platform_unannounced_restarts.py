@@ -62,7 +62,7 @@ def test_an_unannounced_restart_is_in_no_document_and_no_client_is_blamed(
         assert (hidden.event, hidden.machines) == (event.id, ("web_0",))
         assert hidden.over is not None
         text = verdict.render()
-        assert f"{event.type} {event.id[:8]} (User)" in text
+        assert f"{event.type} {event.id[:8]} (User) of web_0: unannounced" in text
         assert "too late" not in text
         assert verdict.of("web_1").unannounced == ()
         assert verdict.about(event.id).unannounced == (hidden,)
@@ -70,7 +70,7 @@ def test_an_unannounced_restart_is_in_no_document_and_no_client_is_blamed(
     assert (begin["event"], begin["type"], begin["source"]) == (event.id, event.type, "User")
     assert end["event"] == event.id
     assert not recorded(path, "event", "approval")
-    assert any("unannounced" in line for _, line in told(path))
+    assert any("has started, unannounced" in line for _, line in told(path))
     judged(path)
 
 

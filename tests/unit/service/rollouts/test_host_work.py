@@ -217,6 +217,7 @@ def test_a_halt_or_a_pause_lets_no_work_begin() -> None:
         halt = service._session.run(node.halts.place(by="test", note="smoke"))
         do(service, "resume", id)
         assert driver.calls == []
+        assert "h1: halted" in waits(service, id)
         assert "by test: smoke" in waits(service, id)
         assert not isinstance(halt, Refused)
         service._session.run(node.halts.release(halt.halt.id, "test"))

@@ -26,6 +26,7 @@ from forewarn.core.windows.syntax import parse_window
 from forewarn.drivers.port import Checked, Done, Failed, Performed, Task, Veto
 from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.service.platform.configurations import Configurations
+from forewarn.service.rollouts import reconciler
 from forewarn.service.rollouts import rollouts as service_rollouts
 from forewarn.service.rollouts.gates import Gates
 from forewarn.service.rollouts.request import Draft, PauseAfter, RolloutRequest
@@ -542,7 +543,7 @@ def test_a_command_that_hangs_is_given_up(service: Service) -> None:
         ({"type": EventType.PREEMPT}, "deletes its machines"),
         ({"type": EventType.REDEPLOY, "selection": Selection(hosts=("h1",))}, "Freeze, Reboot"),
         ({"notice": MINUTE}, "at least 15 min"),
-        ({"notice": -1}, "notice"),
+        ({"notice": -1}, "notice must be"),
         ({"at_once": 0}, "from 1 to"),
         ({"bake": -1}, "bake time"),
         ({"duration": -2}, "-2"),
@@ -859,6 +860,7 @@ def test_steps_are_skipped_while_it_runs_and_what_is_announced_of_them_is_cancel
     again = service._session.run(rollouts.skip(id, "test", steps=(3,)))
     assert isinstance(again, Refused)
     assert again.reason is Reason.CONFLICT
+    assert "cannot be skipped" in again.message
     for wrong, complaint in (({"lanes": ("wbe",)}, "did you mean"), ({"steps": (9,)}, "1 to 4")):
         found = service._session.run(rollouts.skip(id, "test", **wrong))
         assert isinstance(found, Refused)
@@ -1096,6 +1098,7 @@ def test_a_machine_added_to_an_announced_host_is_warned_too(service: Service) ->
     do(service, "resume", id)  # until then, nothing is withdrawn or announced
     assert {event.resources for event in active(service)} == {("web_0",), ("db_0", "db_2")}
     assert {event.status for event in past(service)} == {Status.WITHDRAWN}
+    assert all(f"rollout {id}: {reconciler.UNWARNED}" in event.ending for event in past(service))
     service.clock.advance("1h")
     assert state(service, id) == "done"
 

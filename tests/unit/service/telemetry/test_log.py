@@ -223,6 +223,7 @@ def test_each_visible_change_is_one_line_with_what_it_is_about(said: io.StringIO
     assert (held["event_id"], held["by"]) == (waiting.id, "web_1")
     assert lines[0]["event"] == "web: enabled, document 1"
     assert (lines[-1]["group"], lines[-1]["by"]) == ("web", "test")
+    assert "no longer enabled" in lines[-1]["event"]
 
 
 def test_a_change_on_a_console_is_one_sentence_at_the_time_it_happened(said: io.StringIO) -> None:

@@ -106,7 +106,7 @@ def test_the_history_is_written_with_the_commits_and_once(tmp_path: Path) -> Non
             ("machine-moved", "", "A", ("web_0",)),
             ("raised", "operator", "B", ("web_0", "web_1")),
         ]
-        assert "rack-2" in history[8].note
+        assert history[8].note.endswith("rack-1 to rack-2")
         of_machine = await store.history(HistoryQuery(machine="web_1", what=(RecordKind.RAISED,)))
         assert [record.event for record in of_machine] == ["A", "B"]
         # The state is what the commits lead to.

@@ -216,7 +216,7 @@ all: [*base, *base]
         ("a: !thing {}", "line 1: a: tag '!thing'"),
         ("{[1]: 2}", "a scalar"),
         ("a: 2001-13-45", "line 1: a: '2001-13-45'"),
-        ("a: 1\n---\nb: 2", "second document"),
+        ("a: 1\n---\nb: 2", "line 2: there is a second"),
         ("a: [1,\nb: }", "line 2: "),
     ],
 )

@@ -30,7 +30,7 @@ def test_an_event_shows_its_current_state(service: Service, web: Group) -> None:
         *("Scheduled", False),
         *(None, None),
     )
-    assert "notice" in event.explain()
+    assert "notice has not" in event.explain()
     service.clock.advance("15m")
     assert (event.status, event.started_at) == ("Started", event.not_before)
     service.clock.advance("10m")

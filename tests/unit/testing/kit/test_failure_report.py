@@ -15,7 +15,7 @@ def test_polls_that_show_nothing_new_are_counted() -> None:
         web.get()
         web.get(headers={"If-None-Match": tag})
         shown, polled, *_ = service.report().splitlines()
-    assert re.match(r"\+0 s +web_0 .*document 1", shown)
+    assert re.match(r"\+0 s +web_0 .*document 1: no events", shown)
     assert re.search("web_0 .*2 more times", polled)
 
 
