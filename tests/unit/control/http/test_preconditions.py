@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forewarn.control.http.preconditions import bytes_tag, matching
-from forewarn.control.http.problems import BY_NAME, HINTS, from_refusal, pointer, problem_of
+from forewarn.control.http.problems import BY_NAME, from_refusal, pointer, problem_of
 from forewarn.core.refusal import Hint, invalid, unknown_name
 
 TAG = bytes_tag(b"it")
@@ -46,6 +46,7 @@ def test_a_problem_has_the_values_of_its_refusal() -> None:
     made = from_refusal(BY_NAME["invalid"], refused)
     assert (made.line, made.detail) == (12, "x: unknown key")
     assert made.hint is not None
-    assert (made.hint.kind, made.hint.detail) == ("force", HINTS[Hint.FORCE])
+    assert made.hint.kind == "force"
+    assert "force to true" in made.hint.detail
     made = problem_of(BY_NAME["invalid"], "Expected `int`, got `str` - at `$.duration`")
     assert [error.pointer for error in made.errors] == ["/duration"]
