@@ -10,7 +10,6 @@ import select
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from typer.testing import CliRunner
 from forewarn.cli.app import app
 from forewarn.testing import Group, Service
 from helpers.forked_cli import FOREWARN, Forked
-from helpers.patience import LIMIT
+from helpers.patience import LIMIT, until
 from helpers.process import Running
 from helpers.serve_process import environment
 
@@ -118,11 +117,7 @@ def watched(web: Group, tmp_path: Path) -> Iterator[Running]:
 
 def until_said(running: Running, words: str) -> None:
     """On standard error."""
-    for _ in range(2_000):
-        if words in "".join(running.stderr):
-            return
-        threading.Event().wait(0.01)
-    raise running.failure(f"never said '{words}'")
+    until(lambda: words in "".join(running.stderr), f"'{words}'")
 
 
 def test_watch_prints_each_change_and_runs_a_command_for_it(
@@ -186,25 +181,19 @@ def test_a_terminal_shows_a_table_that_ticks(service: Service, web: Group, tmp_p
     os.close(slave)
     shown = ""
 
-    def until(words: str) -> None:
+    def read_until(words: str) -> None:
         nonlocal shown
-        for _ in range(200):
-            if words in shown:
-                return
-            assert select.select([master], [], [], 20)[0], shown
-            try:
-                shown += os.read(master, 65_536).decode("utf-8", "replace")
-            except OSError:
-                break
-        raise AssertionError(f"'{words}' was never shown: {shown[-2_000:]}")
+        while words not in shown:
+            assert select.select([master], [], [], LIMIT)[0], shown[-2_000:]
+            shown += os.read(master, 65_536).decode("utf-8", "replace")
 
     try:
-        until("in 14 min 5")
-        until("appeared   Reboot")
+        read_until("in 14 min")
+        read_until("appeared   Reboot")
         assert "long-polling" in shown or "polling" in shown
         service.clock.advance("10m")
         web[1].freeze()
-        until("in 4 min 5")
+        read_until("in 4 min")
         process.send_signal(signal.SIGINT)
         assert process.wait(LIMIT) == 0
     finally:

@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import urllib.parse
 from collections.abc import Iterator
 from http.client import HTTPConnection
@@ -21,7 +20,7 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from helpers.notify_socket import NotifySocket
-from helpers.patience import LIMIT
+from helpers.patience import LIMIT, until
 from helpers.serve_process import running_service, write_settings
 from helpers.token_api import Api
 
@@ -63,14 +62,15 @@ class Provider:
 
     def wait(self) -> None:
         """Return when it answers."""
-        pause = threading.Event()
-        for _ in range(1_200):
+
+        def answers() -> bool:
+            assert self._process.poll() is None
             with contextlib.suppress(ConnectionRefusedError):
                 self._send("GET", "/jwks", "", "text/plain")
-                return
-            assert self._process.poll() is None
-            pause.wait(0.05)
-        raise AssertionError("the issuer does not answer")
+                return True
+            return False
+
+        until(answers)
 
     def _send(self, method: str, path: str, body: str, kind: str) -> tuple[str, bytes]:
         connection = HTTPConnection("127.0.0.1", self._port, timeout=LIMIT)

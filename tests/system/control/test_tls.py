@@ -26,7 +26,7 @@ from forewarn.support import guard
 from forewarn.testing import Service
 from helpers.certificates import Authority
 from helpers.forked_cli import Forked, run
-from helpers.patience import LIMIT
+from helpers.patience import LIMIT, until
 from helpers.process import Running
 from helpers.token_api import FLEET, Api
 
@@ -253,11 +253,7 @@ def test_a_service_process_announces_https_and_reloads_its_certificate(tmp_path:
         assert found.returncode == 0, found.stderr
         first = shown(control, authority)
         authority.issue("127.0.0.1", into=pair)
-        for _ in range(10_000):  # each try is a handshake; the files are looked at every 2 s
-            if shown(control, authority) != first:
-                break
-        else:
-            raise running.failure("the new certificate was never shown")
+        until(lambda: shown(control, authority) != first)
     finally:
         running.stop()
 

@@ -34,6 +34,7 @@ from helpers.guest_firewall import (
     until_dropped,
 )
 from helpers.netns import METADATA_ADDRESS, Lab, Namespace
+from helpers.patience import until
 
 EAR = 4077
 UNKNOWN = LIAR  # runs on the host, and is not in the inventory
@@ -210,13 +211,3 @@ def more(all_talks: list[Talk]) -> None:
             or all(talk.arrived > b + 5 for talk, b in zip(all_talks, before, strict=True))
         )
     )
-
-
-def until(condition: object) -> None:
-    assert callable(condition)
-    waiting = threading.Event()
-    for _ in range(3_000):
-        if condition():
-            return
-        waiting.wait(0.01)
-    raise AssertionError("waited in vain")

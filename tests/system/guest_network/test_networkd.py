@@ -30,6 +30,7 @@ from helpers.guest_firewall import (
     within,
 )
 from helpers.netns import METADATA_ADDRESS, Namespace, require
+from helpers.patience import until
 
 NETWORKD = Path("/usr/lib/systemd/systemd-networkd")
 HOST, GUEST = "10.0.0.1", "10.0.0.10"
@@ -92,12 +93,12 @@ def made() -> Iterator[Made]:
         made.plug_in()
         networkd = made.host.popen(["unshare", "--mount", "sh", "-c", START])
         wanted = {f"{METADATA_ADDRESS}/32", f"{HOST}/24", "fe80::1/64"}
-        for _ in range(2_000):
+
+        def ready() -> bool:
             assert networkd.process.poll() is None, networkd.failure("has ended")
-            if wanted <= made.addresses() and made.on_bridge():
-                break
-        else:
-            raise networkd.failure(f"not made: {made.addresses()}")
+            return wanted <= made.addresses() and made.on_bridge()
+
+        until(ready)
         yield made
     finally:
         made.close()

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,12 +17,11 @@ import pytest
 
 from forewarn.agent.hooks.contract import Failure
 from forewarn.agent.hooks.haproxy_runtime_api import RuntimeApi, Server
-from forewarn.support import guard
 from helpers.free_ports import free_port
 from helpers.hook_runs import Hook
 from helpers.netns import require
 from helpers.notify_socket import NotifySocket
-from helpers.patience import LIMIT
+from helpers.patience import LIMIT, until
 from helpers.systemd_boot import as_user
 
 CONFIG = """
@@ -119,12 +118,6 @@ class Haproxy:
             backend.close()
 
 
-def until(api: RuntimeApi, server: str, holds: Callable[[Server], bool]) -> None:
-    limit = guard.monotonic() + LIMIT
-    while not holds(api.servers()[server]):
-        assert guard.monotonic() < limit, api.servers()
-
-
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Haproxy]:
     require(Path("/usr/sbin/haproxy").exists(), "haproxy: tools/test-packages as root")
@@ -158,7 +151,7 @@ def test_a_server_is_drained_waited_for_and_put_back(haproxy: Haproxy, tmp_path:
     line = sessions_with(haproxy, "web_0")
     with ThreadPoolExecutor(1) as pool:
         preparing = pool.submit(hook.program, "prepare")
-        until(haproxy.api, "web/web_0", lambda server: server.state == "drain")
+        until(lambda: haproxy.state("web_0") == "drain")
         for _ in range(4):  # nothing new is sent there, and nothing refused
             who, other = haproxy.session()
             other.close()
@@ -218,7 +211,7 @@ def test_a_reload_of_haproxy_during_an_event_leaves_the_right_state(
     line = sessions_with(haproxy, "web_0")
     with ThreadPoolExecutor(1) as pool, line:
         preparing = pool.submit(hook.here, "prepare")
-        until(haproxy.api, "web/web_0", lambda server: server.state == "drain")
+        until(lambda: haproxy.state("web_0") == "drain")
         haproxy.reload()  # while it waits: the new process knows of no draining
         preparing.result(LIMIT)
     assert haproxy.state("web_0") == "maint"
@@ -234,7 +227,7 @@ def test_a_hook_that_dies_while_it_waits_leaves_what_undo_needs(
     hook = Hook("haproxy", {"socket": haproxy.socket, "server": "web/web_0"}, tmp_path)
     with sessions_with(haproxy, "web_0"):
         process = hook.begun("prepare")
-        until(haproxy.api, "web/web_0", lambda server: server.state == "drain")
+        until(lambda: haproxy.state("web_0") == "drain")
         process.kill()
         process.communicate()
         hook.options["drain"] = 0

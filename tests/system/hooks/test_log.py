@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from forewarn.agent.hooks.contract import Failure
-from forewarn.support import guard
 from helpers.hook_runs import EVENT, Hook
 from helpers.netns import needs_root, require
 from helpers.notify_socket import NotifySocket
@@ -78,9 +77,8 @@ def syslog(tmp_path: Path) -> Iterator[Logging]:
     require(shutil.which("busybox"), "busybox: tools/test-packages as root")
     syslog = Logging(_SYSLOG, tmp_path / "messages")
     try:
-        limit = guard.monotonic() + LIMIT
-        while not (syslog.root / "run").exists() or not (syslog.root / "dev/log").is_socket():
-            assert guard.monotonic() < limit
+        until((syslog.root / "run").exists)
+        until((syslog.root / "dev/log").is_socket)
         yield syslog
     finally:
         syslog.close()

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from helpers.patience import LIMIT
+from helpers.patience import LIMIT, until
 from helpers.serve_process import ServeProcess, running_service, write_settings
 
 
@@ -21,7 +21,7 @@ def test_the_last_poll_survives_kill_9_and_a_stop(tmp_path: Path) -> None:
         service.poll()
         service.post("/v1/machines/web-0/restart")
         service.poll()  # it is shown its event, which is saved at once
-        assert any(service.get("/v1/history?what=seen") for _ in range(2_000))
+        until(lambda: service.get("/v1/history?what=seen")["records"])
         before = polled(service)
         service.running.process.send_signal(signal.SIGKILL)
         service.running.process.wait(LIMIT)

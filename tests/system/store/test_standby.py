@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -24,7 +24,7 @@ from forewarn.store.postgres import database
 from forewarn.store.postgres.engine import PostgresStore
 from forewarn.support import guard
 from helpers import postgres
-from helpers.patience import LIMIT
+from helpers.patience import LIMIT, until_async
 from helpers.postgres import Server
 
 WRITERS = 5
@@ -58,7 +58,7 @@ def test_a_standby_that_takes_over_has_all_that_was_acknowledged(
     assert "standby is synchronous" in warnings(url, tmp_path)
     execute(primary, "ALTER SYSTEM SET synchronous_standby_names = '*'")
     execute(primary, "SELECT pg_reload_conf()")
-    asyncio.run(until(lambda: NOT_CONNECTED in warnings(url, tmp_path)))
+    asyncio.run(until_async(lambda: NOT_CONNECTED in warnings(url, tmp_path)))
 
     async def body() -> dict[int, str]:
         store = PostgresStore(url, Member(name="c1", machine="m1", address=""), lease=LIMIT)
@@ -67,10 +67,12 @@ def test_a_standby_that_takes_over_has_all_that_was_acknowledged(
         leadership.follow()
         taking = guard.Tasks().start(leadership.take(), "taking")
         # The claim waits for a standby, too.
-        await until(lambda: leadership.warnings().get("replication", "").startswith(NOT_CONNECTED))
+        await until_async(
+            lambda: leadership.warnings().get("replication", "").startswith(NOT_CONNECTED)
+        )
         await asyncio.to_thread(standby.start)
         await taking
-        await until(lambda: not any(leadership.warnings().values()))
+        await until_async(lambda: not any(leadership.warnings().values()))
         assert execute(primary, SYNCHRONOUS) == 1
         assert await asyncio.to_thread(warnings, url, tmp_path) == ""
         acknowledged: dict[int, str] = {}
@@ -92,16 +94,16 @@ def test_a_standby_that_takes_over_has_all_that_was_acknowledged(
         async with writers:
             for writer in range(WRITERS):
                 writers.create_task(write(writer))
-            await until(lambda: len(acknowledged) > 50)
+            await until_async(lambda: len(acknowledged) > 50)
             standby.signal(signal.SIGSTOP)  # so that a COMMIT is under way for certain
             try:
-                await until(lambda: execute(primary, WAITING) > 0)
+                await until_async(lambda: execute(primary, WAITING) > 0)
                 before = len(acknowledged)
                 primary.kill()
             finally:
                 standby.signal(signal.SIGCONT)
             await asyncio.to_thread(standby.promote)
-            await until(lambda: len(acknowledged) > before + 50)
+            await until_async(lambda: len(acknowledged) > before + 50)
             stopped.set()
         assert leadership.term > 1  # it has found out what became of the last one
         await store.close()
@@ -130,9 +132,3 @@ def execute(server: Server, statement: str) -> int:
         cursor = connection.execute(statement)
         row = cursor.fetchone() if cursor.description else None
         return int(row[0]) if row else 0
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(LIMIT):
-        while not condition():
-            await guard.pause(0.01)
