@@ -119,8 +119,8 @@ def test_the_log_has_the_time_of_the_clock_alone(played: Played) -> None:
         urlopen(f"{address}/metadata/scheduledevents", timeout=LIMIT)
     until(lambda: "was refused" in played.log.read_text())
     advanced, refused = played.log.read_text().splitlines()[-2:]
-    assert advanced.startswith(f"{now:%Y-%m-%d %H:%M:%SZ}  the virtual clock ")
-    assert refused.startswith(f"{now:%H:%M:%S}  warning: ")
+    assert advanced.startswith(f"{now:%Y-%m-%d %H:%M:%SZ}  the virtual clock was advanced")
+    assert refused.startswith(f"{now:%H:%M:%S}  warning: a request ")
 
 
 def test_a_clock_that_runs_is_shown_and_paused(played: Played) -> None:

@@ -33,7 +33,7 @@ def test_a_notification_has_the_event_in_its_title_and_body(tmp_path: Path) -> N
     body = first["message"].splitlines()
     assert body[0].endswith(f" (Platform): {EVENT['description']}")
     assert f"Not before: {EVENT['not_before']}" in body
-    assert "is withdrawn" in later["title"]
+    assert later["title"].startswith("web_0: Reboot is withdrawn")
     assert later["type"] == "info"
     written = email.message_from_bytes(letter)
     assert written["To"] == "ops@example.org"

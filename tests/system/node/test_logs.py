@@ -92,7 +92,7 @@ def test_a_console_log_has_dates_and_can_become_json_while_it_runs(tmp_path: Pat
         client.schedule(ScheduleRequest(type="Reboot", machines=["web_0"]))
         until(lambda: any("Scheduled Reboot of web_0" in line for line in list(running.stderr)))
         (line,) = [line for line in running.stderr if "Scheduled Reboot" in line]
-        assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ  web: Scheduled Reboot ", line)
+        assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ  web: Scheduled Reboot of web_0 ", line)
         config = tmp_path / "forewarn.toml"
         config.write_text(config.read_text().replace('"console"', '"json"'))
         running.process.send_signal(signal.SIGHUP)

@@ -55,7 +55,7 @@ def test_a_standby_that_takes_over_has_all_that_was_acknowledged(
     hosts = ",".join(quote(str(server.directory), safe="") for server in (primary, standby))
     url = f"postgresql://forewarn@{hosts}/postgres"
     database.prepare(url)
-    assert "standby is synchronous" in warnings(url, tmp_path)
+    assert "no standby is synchronous" in warnings(url, tmp_path)
     execute(primary, "ALTER SYSTEM SET synchronous_standby_names = '*'")
     execute(primary, "SELECT pg_reload_conf()")
     asyncio.run(until_async(lambda: NOT_CONNECTED in warnings(url, tmp_path)))
