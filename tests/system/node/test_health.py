@@ -115,7 +115,9 @@ def test_a_full_disk_makes_it_unready_but_not_unhealthy_until_there_is_room(
     service: Service,
 ) -> None:
     full(service)
-    assert wrong(service, "readyz").keys() == {"state"}
+    unready = wrong(service, "readyz")
+    assert unready.keys() == {"state"}
+    assert "last write" in unready["state"]
     assert wrong(service, "healthz") == {}
     assert service.get("web_0").status in (200, 500)  # it is asked for the first time
     limited(service, 1_000_000)
@@ -177,8 +179,9 @@ def test_a_scheduler_that_died_is_noticed(service: Service) -> None:
         await asyncio.wait([task])
 
     service._session.run(kill())
-    assert wrong(service, "healthz").keys() == {"scheduler"}
-    assert wrong(service, "readyz").keys() == {"scheduler"}
+    for problems in (wrong(service, "healthz"), wrong(service, "readyz")):
+        assert problems.keys() == {"scheduler"}
+        assert "not running" in problems["scheduler"]
 
 
 def test_a_store_that_does_not_answer_and_what_it_keeps_waiting_are_noticed(
@@ -196,6 +199,7 @@ def test_a_store_that_does_not_answer_and_what_it_keeps_waiting_are_noticed(
         store._thread.submit(stuck.wait)
         service._session._loop.call_soon_threadsafe(clock.set, START + 15 * 60 * 1_000_000)
         until(lambda: wrong(service, "healthz").keys() == {"store", "scheduler"})
+        assert "overdue" in wrong(service, "healthz")["scheduler"]
     finally:
         stuck.set()
     until(lambda: wrong(service, "healthz") == {})
