@@ -30,7 +30,7 @@ CLOUDEVENTS = {"url": "https://example.org/s3cr3t"}
         ({"severity": "warn"}, "severity", "'warn': did you mean 'warning'"),
         ({"timezone": "Berlin"}, "timezone", "'Berlin' "),
         ({"max_age": "soon"}, "max_age", "'soon' "),
-        ({"max_age": "1s"}, "max_age", "'1s' must be"),
+        ({"max_age": "59s"}, "max_age", "'59s' must be"),
         ({"at_most_every": "1h"}, "at_most_every", "is only for"),
         ({"cloudevents": None}, "", "needs exactly one"),
         ({"apprise": {"urls_file": "a"}}, "", "needs exactly one"),
