@@ -269,7 +269,7 @@ OTHERS = {  # a value of each setting that is not the default, with what it take
     "driver": 'driver = "command"\n[command]\nprogram = ["true"]',
     "command": 'driver = "command"\n[command]\nprogram = ["true"]',
     **dict.fromkeys(("nodes", "nodes_certificate", "nodes_key", "nodes_authority"), NODES),
-    "nodes_host": 'nodes = "nodes.socket"\nnodes_host = "host-a"',
+    "nodes_host": 'nodes = "/run/nodes"\nnodes_host = "host-a"',
     "log": 'log = "json"',
     "log_level": 'log_level = "error"',
     "traces": 'traces = "http://127.0.0.1:4318"',
