@@ -10,7 +10,7 @@ from forewarn.support import guard
 from forewarn.testing import Service
 from helpers.endpoint import METADATA, NEWEST, events
 from helpers.patience import LIMIT
-from helpers.raw_http import RawConnection, RawResponse, request
+from helpers.raw_http import CLOSING, RawConnection, RawResponse, request
 
 GET = request("GET", events(NEWEST), METADATA)
 LAST = request("GET", events(NEWEST), METADATA, "Connection: close")
@@ -39,7 +39,7 @@ def until_closed(service: Service) -> None:
             service._session.run(turn())
         return service._session.node.endpoint.connections.total == 0
 
-    until(closed)
+    until(closed, CLOSING)
 
 
 def send_poll(line: RawConnection, data: bytes = GET) -> RawResponse:

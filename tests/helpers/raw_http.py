@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from helpers.patience import LIMIT
 
 Place: TypeAlias = tuple[str, int]  # address and port
+CLOSING = 60.0  # seconds; less than an idle connection is kept, or one that stays open would pass
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,7 @@ class RawConnection:
 
     def over(self) -> bytes:
         """All that is still sent until the server hangs up."""
+        self._socket.settimeout(CLOSING)
         while more := self._receive():
             self._kept += more
         kept, self._kept = self._kept, b""
