@@ -308,9 +308,9 @@ class Hosts(Simulation):
 
     address = Address("127.0.0.1", 1)
 
-    def listen(self, _address: Any, _certificates: Any, nodes: HostNodes) -> Any:
+    def listen(self, _config: Any, _certificates: Any, nodes: HostNodes) -> Any:
         self.host_nodes = nodes
-        return self
+        return [self]
 
     async def accept(self, _tasks: Any) -> None:
         pass
@@ -641,7 +641,7 @@ def simulated_time(sim: Hosts, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(guard, "monotonic_us", clocks.read_us)
     patch.setattr(guard, "boottime_us", clocks.read_us)
     patch.setattr(guard, "wall_us", clocks.read_us)
-    patch.setattr(node_module, "NodeListener", sim.listen)
+    patch.setattr(node_module, "open_node_listeners", sim.listen)
     patch.setattr(node_module, "Certificates", lambda *_: NoCertificates())
     # Look less often, which is cheaper.
     patch.setattr(node_upstream, "WATCH_EVERY", 2.0)
