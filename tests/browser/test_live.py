@@ -17,10 +17,10 @@ from forewarn.node.config import Address
 from forewarn.testing import Service
 from helpers.browser import portal, settled
 from helpers.free_ports import free_port
-from helpers.patience import until
 from helpers.serve_process import FLEET as SERVED_FLEET
 from helpers.serve_process import ServeProcess, running_service
 from helpers.token_api import api_with_token, token
+from helpers.waiting import until
 
 FLEET = """
 groups:

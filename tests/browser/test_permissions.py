@@ -14,8 +14,8 @@ from forewarn.service.access.tokens import CreatedToken
 from forewarn.testing import Service
 from helpers.browser import go, portal
 from helpers.control_nodes import ControlNodes, ask, new_state
-from helpers.patience import until
 from helpers.token_api import Api, token
+from helpers.waiting import until
 
 FLEET = """
 hosts: [host-a, host-b]

@@ -18,7 +18,7 @@ from forewarn.drivers.port import Failed, Performed, Task
 from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.testing import Service
 from helpers.browser import go, portal
-from helpers.reach import cut_off
+from helpers.reachable_hosts import cut_off
 from helpers.token_api import Api
 
 FLEET = """

@@ -16,7 +16,7 @@ from forewarn.client import ApprovalRefusedError
 from forewarn.client.events import Document, EndpointStatus, Event, Snapshot
 from forewarn.client.identity import Identity
 from forewarn.client.rules import ids
-from helpers.agent_world import BEGINNING
+from helpers.agent_model import BEGINNING
 
 HOOK = Hook(
     name="hook",

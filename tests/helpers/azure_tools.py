@@ -14,8 +14,8 @@ from typing import Any
 from forewarn.arm.inventory import DEFAULT_SUBSCRIPTION
 from forewarn.testing import Service
 from helpers.paths import HELPERS, ROOT
-from helpers.patience import LIMIT
 from helpers.process import Running
+from helpers.waiting import LIMIT
 
 AZURE = ROOT / ".venv-azure"
 PYTHON = AZURE / "bin" / "python"

@@ -27,7 +27,7 @@ from playwright.sync_api import (
 from forewarn.node import Node
 from forewarn.testing import Service
 from helpers.netns import require
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 CHROMIUM = Path("/usr/bin/chromium-headless-shell")
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 DPKG = ("dpkg", "--no-triggers")  # those of other packages: to index all manual pages takes longest

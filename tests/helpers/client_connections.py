@@ -12,7 +12,7 @@ from typing import Protocol
 from forewarn.client.async_connection import AsyncConnection
 from forewarn.client.connection import Connection
 from forewarn.client.steps import Location, Request, Response
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 
 class AnyLine(Protocol):

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from forewarn.client import AsyncClient, Change, Client, EndpointStatus, Event
 from forewarn.client.identity import Identity
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 INTERVAL = 0.05  # seconds between two polls
 

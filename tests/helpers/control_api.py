@@ -13,7 +13,7 @@ import msgspec
 from forewarn.control.app import handlers
 from forewarn.control.openapi.document import operations
 from forewarn.testing import Service
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 OPERATIONS = {name: operation for name, (_, operation) in operations(handlers()).items()}
 

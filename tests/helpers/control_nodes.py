@@ -20,9 +20,9 @@ from forewarn.node.config import Address
 from forewarn.service.fleet.read import parse
 from forewarn.store.postgres.engine import PostgresStore
 from helpers import postgres
-from helpers.patience import LIMIT, until
 from helpers.process import Running
 from helpers.serve_process import FLEET, running_service
+from helpers.waiting import LIMIT, until
 
 LEASE = "2s"  # of processes: the shortest
 

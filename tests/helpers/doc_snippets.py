@@ -28,8 +28,8 @@ import msgspec
 import yaml
 
 from helpers.forked_path import forked_bin
-from helpers.patience import LIMIT
 from helpers.process import Running
+from helpers.waiting import LIMIT
 
 FILES = ("python", "yaml", "json", "toml", "text", "ini")
 # Plug-ins that happen to be installed here, which say and cost more than they matter.

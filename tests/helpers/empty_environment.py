@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 PROJECT = Path(sys.executable).parents[1]  # the environment in which the tests run
 FETCHED = PROJECT / "wheels"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from helpers.doc_snippets import blocks, differs, plain
 from helpers.paths import ROOT
-from helpers.patience import LIMIT
 from helpers.process import Running
+from helpers.waiting import LIMIT
 
 # What differs from one time to another, beside ids, times and ports.
 BOOTS = re.compile(r"\bboot [0-9a-f]{8}, now it is [0-9a-f]{8}\b")

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 SOURCE = Path(__file__).with_suffix(".c")
 SYNC, WRITE = 1, 2

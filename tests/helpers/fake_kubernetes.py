@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 Object = dict[str, Any]
 

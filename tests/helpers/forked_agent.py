@@ -15,7 +15,7 @@ from typing import Any
 
 from helpers.process import Running
 
-LIVES = Path(__file__).with_name("agent_zygote.py")
+LIVES = Path(__file__).with_name("agent_forker.py")
 
 
 class ForkedAgent:

@@ -147,7 +147,7 @@ def run(
     words: Sequence[str | Path], *, timeout: float | None = None, check: bool = False, **more: Any
 ) -> subprocess.CompletedProcess[str]:
     """`subprocess.run` of a `forewarn` command or a script, as text."""
-    from helpers.patience import LIMIT  # here, since the nursery runs this file as a program
+    from helpers.waiting import LIMIT  # here, since the nursery runs this file as a program
 
     if more.pop("capture_output", False):
         more |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

@@ -1,13 +1,13 @@
 """What must be true of a group whatever has happened to it, read off its state alone.
 
-What needs a memory of the group's past is in `core_referee.py`.
+What needs a memory of the group's past is in `group_checker.py`.
 """
 
 from __future__ import annotations
 
 from forewarn.core import Group, Now, commands, view, why
 from forewarn.core.events import Status
-from helpers.group_promises import DELETES, held_by
+from helpers.group_rules import DELETES, held_by
 
 
 def check_group(before: Group, command: commands.Command, after: Group) -> None:

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from helpers.paths import ROOT
-from helpers.patience import LIMIT
 from helpers.process import Running
+from helpers.waiting import LIMIT
 
 RECIPES = ROOT / "examples" / "hooks"
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"

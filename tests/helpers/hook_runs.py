@@ -14,7 +14,7 @@ import msgspec
 
 from forewarn.agent.hooks import KINDS
 from forewarn.agent.hooks.contract import Call, Run
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 EVENT = {
     "id": "B18466D5-4FA0-45D3-A101-8B3D378D3B3C",

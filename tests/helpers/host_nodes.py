@@ -19,7 +19,7 @@ from forewarn.service.engine.clock import FollowedClock
 from forewarn.service.fleet.read import parse
 from forewarn.support import guard
 from helpers.certificates import Authority
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 PATIENCE = LIMIT
 FLEET = """

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from helpers.free_ports import free_port
 from helpers.paths import HELPERS
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 
 class Victim:
@@ -34,9 +34,9 @@ class Victim:
             "--control": f"127.0.0.1:{self.control}",
         }
         with self._said.open("ab") as said:
-            self._zygote = await asyncio.create_subprocess_exec(
+            self._forker = await asyncio.create_subprocess_exec(
                 sys.executable,
-                str(HELPERS / "service_zygote.py"),
+                str(HELPERS / "service_forker.py"),
                 "dev",
                 "--no-observe",  # polls take the fast path, as they do on a fleet
                 *(word for pair in words.items() for word in pair),
@@ -52,12 +52,12 @@ class Victim:
         if self.pid:  # a test that failed has left it alive, with the pipe that is waited for
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
-        self._zygote.terminate()
-        await self._zygote.wait()
+        self._forker.terminate()
+        await self._forker.wait()
 
     async def start(self) -> None:
-        assert self._zygote.stdin is not None
-        self._zygote.stdin.write(b"go\n")
+        assert self._forker.stdin is not None
+        self._forker.stdin.write(b"go\n")
         self.pid = int(await self._line("child"))
         await self._line("ready")
 
@@ -68,8 +68,8 @@ class Victim:
         return code
 
     async def _line(self, wanted: str) -> str:
-        assert self._zygote.stdout is not None
+        assert self._forker.stdout is not None
         async with asyncio.timeout(LIMIT):
-            word, _, rest = (await self._zygote.stdout.readline()).decode().partition(" ")
+            word, _, rest = (await self._forker.stdout.readline()).decode().partition(" ")
         assert word == wanted, f"{word} {rest}: {self._said.read_text()[-2000:]}"
         return rest

@@ -24,8 +24,8 @@ from forewarn.store.postgres.engine import PostgresStore
 from forewarn.support import guard
 from helpers import postgres
 from helpers.engines import expire
-from helpers.patience import LIMIT
-from helpers.patience import until_async as until
+from helpers.waiting import LIMIT
+from helpers.waiting import until_async as until
 
 T = TypeVar("T")
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from helpers.forked_cli import FOREWARN, Forked, start
-from helpers.patience import until
 from helpers.polled_service import MANAGER, PolledService, listening
 from helpers.process import Running
+from helpers.waiting import until
 
 HOST = "host-a"
 

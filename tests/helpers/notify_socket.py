@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from types import TracebackType
 
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 
 class NotifySocket:

@@ -29,8 +29,8 @@ import yaml
 from helpers import postgres
 from helpers.netns import Lab, require
 from helpers.paths import ROOT
-from helpers.patience import LIMIT
 from helpers.process import Running
+from helpers.waiting import LIMIT
 
 PAGE = (ROOT / "docs/operate/postgresql.md").read_text()
 SHOWN = ("192.0.2.21", "192.0.2.22", "192.0.2.23")  # there, of which the first is the machine's own

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from helpers.forked_cli import start
-from helpers.patience import LIMIT, until
 from helpers.polls import GET, LAST
 from helpers.process import Running
 from helpers.raw_http import (
@@ -32,6 +31,7 @@ from helpers.raw_http import (
     exchange,
     request,
 )
+from helpers.waiting import LIMIT, until
 
 METADATA = "Metadata: true"
 LAST_POLL = LAST

@@ -10,7 +10,7 @@ from typing import Any
 from forewarn.testing import Service
 from forewarn.testing.kit.inprocess import Response, exchange
 from forewarn.wire.requests import write_approval
-from helpers.patience import LIMIT, until
+from helpers.waiting import LIMIT, until
 
 PAUSE = 0.005  # seconds between two polls: a client that asks once a second, two hundredfold
 PATIENCE = LIMIT

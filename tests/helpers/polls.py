@@ -9,8 +9,8 @@ from collections.abc import Callable
 from forewarn.support import guard
 from forewarn.testing import Service
 from helpers.endpoint import METADATA, NEWEST, events
-from helpers.patience import LIMIT
 from helpers.raw_http import CLOSING, RawConnection, RawResponse, request
+from helpers.waiting import LIMIT
 
 GET = request("GET", events(NEWEST), METADATA)
 LAST = request("GET", events(NEWEST), METADATA, "Connection: close")

@@ -22,7 +22,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 USER = "nobody"  # which runs the server if the tests run as root: it refuses to be root itself
 

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import IO, Any
 
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 PIPE_BYTES = 65_536  # which are all that a pipe holds
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeAlias
 
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 Place: TypeAlias = tuple[str, int]  # address and port
 CLOSING = 60.0  # seconds; less than an idle connection is kept, or one that stays open would pass

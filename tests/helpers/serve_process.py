@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from helpers.forked_cli import start
-from helpers.patience import LIMIT, until
 from helpers.process import Running
+from helpers.waiting import LIMIT, until
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from helpers.paths import ROOT
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 TOOLS = (
     *("run-tests", "stress-tests"),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from helpers.netns import require
 from helpers.notify_socket import NotifySocket
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 SYSTEMD = Path("/usr/lib/systemd/systemd")
 

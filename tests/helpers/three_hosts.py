@@ -20,10 +20,10 @@ from helpers.certificates import Authority
 from helpers.control_nodes import Response, ask
 from helpers.guest_firewall import FILLER, NFT, RULES, give, mac_of, within
 from helpers.netns import METADATA_ADDRESS, Lab, Namespace
-from helpers.patience import LIMIT, until
 from helpers.process import Running
 from helpers.recording_guests import DRIVER, Guest, Place, approved, write_trace
 from helpers.serve_process import FOREWARN
+from helpers.waiting import LIMIT, until
 
 CONTROL = "10.88.0.1"
 HOSTS = {"rack-1": "10.88.0.11", "rack-2": "10.88.0.12", "rack-3": "10.88.0.13"}

@@ -16,7 +16,7 @@ from forewarn.core.access import Limit, Role
 from forewarn.core.labels import parse
 from forewarn.service.access.tokens import CreatedToken, NewToken
 from forewarn.testing import Service
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 # Words that have no part in common, so that any that leaks is seen.
 FLEET = """

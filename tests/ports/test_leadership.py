@@ -62,8 +62,8 @@ from helpers.leadership import (
     take,
     waits,
 )
-from helpers.patience import LIMIT
-from helpers.patience import until_async as until
+from helpers.waiting import LIMIT
+from helpers.waiting import until_async as until
 
 SHORT = 0.5  # seconds of a lease that is to run out
 

@@ -17,8 +17,8 @@ from forewarn.testing import Event, Machine, RefusedError, Service
 from forewarn.testing.names import EventType
 from forewarn.verdict.verdict import Verdict
 from helpers.examples import examples
-from helpers.patience import until
 from helpers.polling_threads import Client
+from helpers.waiting import until
 
 PATIENT = 60.0  # real seconds: no client that polls is given up, however busy the computer is
 SHORT = 0.5  # real seconds for which a client is waited for that has stopped

@@ -10,7 +10,7 @@ import pytest
 
 from helpers.empty_environment import PROJECT
 from helpers.paths import ROOT
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,8 @@ from forewarn.testing import run_scenario, scenarios
 from forewarn.testing.scenarios import Result
 from forewarn.testing.scenarios.engine.program import ProgramRunner
 from forewarn.testing.scenarios.result import CommandExit
-from helpers.patience import until
 from helpers.twins import clients
+from helpers.waiting import until
 
 PATIENT = 30.0  # seconds for which a client that polls is waited for, however busy the computer is
 GIVEN_UP = 0.5  # seconds after which a client that is meant to stop polling is not waited for

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from types import TracebackType
 
 from forewarn.testing import Event, Impact, Service
-from helpers.patience import LIMIT, until
 from helpers.twins import clients
+from helpers.waiting import LIMIT, until
 
 FIRST_REQUESTS = 2  # of a client: its name, and the document
 GIVEN_UP = 0.5  # seconds after which a client that is meant to stop polling is not waited for

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 from forewarn.testing.names import FaultKind
 from forewarn.verdict.rules import HAMMERING_RATE, HAMMERING_SECONDS, MAX_THROTTLED
-from helpers.patience import until
 from helpers.polls import real_time
 from helpers.twins import clients
 from helpers.twins.stage import IDLE, NOT_APPROVED, Stage
+from helpers.waiting import until
 
 BAD_ANSWERS: tuple[FaultKind, ...] = ("gone", "throttled", "error")
 BROKEN_ANSWERS: tuple[FaultKind, ...] = ("empty", "no-events", "truncated")

@@ -20,8 +20,8 @@ from forewarn.store.postgres.engine import PostgresStore
 from forewarn.testing import Service
 from helpers import postgres
 from helpers.paths import ROOT
-from helpers.patience import until
 from helpers.token_api import Answer, Api, api_with_token
+from helpers.waiting import until
 
 FLEET = """
 hosts: [h1, h2, {name: h3, labels: {rack: "3"}}]

@@ -17,7 +17,7 @@ from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.testing import Service
 from helpers.control_api import ask
-from helpers.reach import cut_off, join
+from helpers.reachable_hosts import cut_off, join
 
 FLEET = """
 hosts: [h1, h2, h3]

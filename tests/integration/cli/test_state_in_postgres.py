@@ -22,7 +22,7 @@ from forewarn.store.postgres import examine
 from forewarn.store.postgres.engine import PostgresStore
 from forewarn.support import guard
 from helpers import postgres
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 PASSWORD = "s3cret/of@all"
 WRITTEN = "s3cret%2Fof%40all"  # as it is written in a URL

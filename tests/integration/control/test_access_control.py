@@ -22,8 +22,8 @@ from forewarn.core.access import Role
 from forewarn.service.access.tokens import CreatedToken
 from forewarn.support import guard
 from forewarn.testing import Service
-from helpers.patience import LIMIT
 from helpers.token_api import FLEET, Api, api_with_token, token
+from helpers.waiting import LIMIT
 
 ROOT = Path(__file__).parents[3]
 SECRET = re.compile(r"fw_[0-9a-f]{8}_[A-Za-z0-9]{43}")

@@ -16,7 +16,7 @@ from forewarn.control.http import compression
 from forewarn.control.schema.tokens import TokenRequest
 from forewarn.testing import Service
 from helpers.control_api import ApiResponse, ask
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 MACHINES = ", ".join(f"{{name: web_{n}}}" for n in range(100))
 FLEET = f"groups: [{{name: web, kind: scale-set, machines: [{MACHINES}]}}]"

@@ -27,10 +27,10 @@ from helpers.arm import COMPUTE, SUBSCRIPTION
 from helpers.certificates import Authority
 from helpers.control_nodes import ControlNodes, ask, new_state
 from helpers.paths import ROOT
-from helpers.patience import until
 from helpers.polls import metrics, send_poll
 from helpers.raw_http import RawConnection
 from helpers.token_api import Api
+from helpers.waiting import until
 
 DOCUMENT = json.loads((ROOT / "docs/reference/openapi.json").read_text())
 CHANGES = sorted(

@@ -22,9 +22,9 @@ from forewarn.wire.extensions import POSTPONE, READY
 from helpers.arm import COMPUTE, HOST
 from helpers.control_nodes import ControlNodes, ask, new_state
 from helpers.endpoint import METADATA, NEWEST, approval, events
-from helpers.patience import until
 from helpers.polls import GET
 from helpers.raw_http import RawConnection, request
+from helpers.waiting import until
 
 UNTIL = b'{"until": "2100-01-01T00:00:00Z"}'
 REBOOT = {"type": "Reboot", "machines": ["web-0"]}

@@ -47,7 +47,7 @@ from forewarn.support import guard
 from forewarn.support.instants import to_datetime
 from forewarn.testing import SAMPLE, Service
 from helpers.polls import until
-from helpers.reach import cut_off
+from helpers.reachable_hosts import cut_off
 from helpers.times import START
 
 FLEET = """

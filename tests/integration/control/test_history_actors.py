@@ -9,7 +9,7 @@ import pytest
 
 from forewarn.core.access import Role
 from forewarn.testing import Service
-from helpers.reach import cut_off
+from helpers.reachable_hosts import cut_off
 from helpers.token_api import FLEET, Api, api_with_token
 
 GROUP = {"name": "new", "kind": "standalone", "machines": [{"name": "new"}]}

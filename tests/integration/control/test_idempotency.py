@@ -22,8 +22,8 @@ from forewarn.store.port import Commit, Key, StoreFailed
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.testing import SAMPLE, Service
 from helpers.control_api import OPERATIONS, ApiResponse, ask
-from helpers.patience import LIMIT
-from helpers.reach import cut_off
+from helpers.reachable_hosts import cut_off
+from helpers.waiting import LIMIT
 
 SCHEDULE = {"type": "Reboot", "machines": ["web_0"]}
 SPOT = "web_2"  # of the sample fleet

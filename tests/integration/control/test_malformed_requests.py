@@ -16,7 +16,7 @@ import structlog
 
 from forewarn.control.views import core
 from forewarn.testing import SAMPLE, Service
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 FLEET = """
 hosts: [h1, h2]

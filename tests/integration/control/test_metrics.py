@@ -19,9 +19,9 @@ from forewarn.store.memory import Disk
 from forewarn.store.port import Batch, Entry, StoreFailed
 from forewarn.testing import SAMPLE, Service
 from helpers.paths import ROOT
-from helpers.patience import LIMIT
 from helpers.polls import metrics
 from helpers.times import START
+from helpers.waiting import LIMIT
 
 DOCS = ROOT / "docs"
 

@@ -17,7 +17,7 @@ from forewarn.core import Refused
 from forewarn.core.time import HOUR, MINUTE
 from forewarn.store.memory import Disk
 from helpers.hook_receivers import Web
-from helpers.notify_world import (
+from helpers.notifying_service import (
     received,
     secret_file,
     table,
@@ -26,7 +26,7 @@ from helpers.notify_world import (
     world,
 )
 from helpers.paths import ROOT
-from helpers.patience import until_async
+from helpers.waiting import until_async
 
 MONITORING = (ROOT / "docs" / "operate" / "monitoring.md").read_text()
 

@@ -21,8 +21,8 @@ from forewarn.core.time import MINUTE
 from forewarn.store.memory import Disk
 from helpers.certificates import Authority
 from helpers.hook_receivers import Web
-from helpers.notify_world import received, secret_file, table, world
-from helpers.patience import until_async
+from helpers.notifying_service import received, secret_file, table, world
+from helpers.waiting import until_async
 
 PASSWORD = "correct horse"
 

@@ -18,8 +18,8 @@ from forewarn.service.access.oidc import MAX_TOKEN, Oidc
 from forewarn.support import guard
 from forewarn.testing import Service
 from helpers.oidc_issuer import Issuer, Key, issuer, signed_by_hand
-from helpers.patience import LIMIT
 from helpers.token_api import FLEET, Answer, Api, api_with_token
+from helpers.waiting import LIMIT
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from forewarn.cli.app import app
 from forewarn.control.http import preconditions
 from forewarn.testing import Service
 from helpers.control_api import OPERATIONS, ApiResponse, ask
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 FLEET = """
 hosts: [h1, h2]

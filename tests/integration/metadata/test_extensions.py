@@ -43,9 +43,9 @@ from helpers.endpoint import (
     fleet_of,
     known_by_source,
 )
-from helpers.patience import LIMIT
 from helpers.polls import GET, metrics, send_poll, until, until_closed
 from helpers.raw_http import RawConnection, RawResponse, request
+from helpers.waiting import LIMIT
 
 WAIT = "/forewarn/v1/wait"
 READY = "/forewarn/v1/ready"

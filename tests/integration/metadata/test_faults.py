@@ -16,8 +16,8 @@ from forewarn.testing import FaultKind, Service
 from forewarn.testing.kit.events import Event
 from forewarn.testing.kit.inprocess import Response
 from forewarn.wire.requests import write_approval
-from helpers.patience import LIMIT
 from helpers.raw_http import Place, RawConnection, RawResponse, exchange, request
+from helpers.waiting import LIMIT
 
 TARGET = "/metadata/scheduledevents?api-version=2020-07-01"
 POLL = request("GET", TARGET, "Metadata: true")

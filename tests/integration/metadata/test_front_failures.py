@@ -20,8 +20,8 @@ from forewarn.metadata.http.request_parser import SLICE, RequestParser
 from forewarn.node.listening import serve
 from forewarn.testing import Service
 from helpers.endpoint import Guest, fleet_of
-from helpers.patience import LIMIT
 from helpers.polls import CHUNKED, GET, ODD, send_poll, until
+from helpers.waiting import LIMIT
 
 
 @pytest.fixture

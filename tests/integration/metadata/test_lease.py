@@ -16,9 +16,9 @@ from forewarn.node import Node
 from forewarn.wire.extensions import WAIT
 from helpers.control_nodes import ControlNodes, new_state
 from helpers.endpoint import METADATA, NEWEST, approval, events
-from helpers.patience import until
 from helpers.polls import GET, ODD, send_poll
 from helpers.raw_http import Place, RawConnection, request
+from helpers.waiting import until
 
 ONE_CONNECTION = Limits(max_connections_per_machine=1)
 

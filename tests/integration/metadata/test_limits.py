@@ -30,7 +30,6 @@ from helpers.endpoint import (
     known_by_source,
     port_of,
 )
-from helpers.patience import LIMIT
 from helpers.polls import (
     CHUNKED,
     GET,
@@ -42,6 +41,7 @@ from helpers.polls import (
     until_closed,
 )
 from helpers.raw_http import RawConnection, RawResponse, exchange, request
+from helpers.waiting import LIMIT
 
 POST = request("POST", events(NEWEST), METADATA, "Content-Length: 99")
 LIMITS = Limits()

@@ -33,7 +33,7 @@ from forewarn.service.engine import executor
 from forewarn.service.fleet.read import parse
 from forewarn.store.postgres.impacts import Impacts
 from helpers import postgres
-from helpers.patience import until_async
+from helpers.waiting import until_async
 
 FLEET = parse("""
 groups:

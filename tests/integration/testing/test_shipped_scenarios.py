@@ -8,8 +8,8 @@ from forewarn import judge
 from forewarn.testing import run_scenario, scenarios
 from forewarn.testing.scenarios import Result
 from helpers import scenario_clients as clients
-from helpers.patience import LIMIT
 from helpers.scenario_clients import Clients, Good
+from helpers.waiting import LIMIT
 
 IMPATIENT = 0.5  # seconds until a client that asks no more is not waited for
 

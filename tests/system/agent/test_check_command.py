@@ -14,8 +14,8 @@ import pytest
 from forewarn.agent.check import check
 from forewarn.agent.check.machine import Finding
 from forewarn.testing import Machine, Service
-from helpers.patience import LIMIT
 from helpers.running_agent import configured
+from helpers.waiting import LIMIT
 
 RULES = """
 [[rule]]

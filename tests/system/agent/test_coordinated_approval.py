@@ -15,7 +15,7 @@ import pytest
 
 from forewarn.testing import Group, Service
 from helpers.forked_agent import AgentForks, Bench, ForkedAgent, living
-from helpers.patience import until
+from helpers.waiting import until
 
 RULE = '[[rule]]\nhooks = ["hook"]\napprove = "coordinated"\n[hook.hook]\nprepare = EFFECT\n'
 

@@ -18,7 +18,7 @@ import pytest
 from forewarn.agent.config.model import Hook
 from forewarn.agent.system import durable
 from helpers.agent_loop import AgentLoop
-from helpers.agent_world import event
+from helpers.agent_model import event
 
 OWN = "$FOREWARN_STATE"
 LOOK = 0.02  # seconds between two looks at something that nobody tells us of

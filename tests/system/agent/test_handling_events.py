@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from forewarn.testing import Service
-from helpers.agent_zygote import pids_under
+from helpers.agent_forker import pids_under
 from helpers.forked_agent import EVERY_STAGE, AgentForks, Bench, living
-from helpers.patience import until
+from helpers.waiting import until
 
 RULE = '[[rule]]\nname = "all"\nhooks = ["hook"]\n'
 

@@ -28,8 +28,8 @@ from forewarn.cli.commands import agent_check
 from forewarn.client.events import EndpointStatus
 from forewarn.support import guard
 from forewarn.testing import Machine, Service
-from helpers.patience import until
 from helpers.running_agent import RunningAgent, configured, running_agent
+from helpers.waiting import until
 
 NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)
 STANDING = EndpointStatus(

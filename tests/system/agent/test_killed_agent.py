@@ -11,7 +11,7 @@ import pytest
 
 from forewarn.testing import Event, Service
 from helpers.forked_agent import AgentForks, Bench, living
-from helpers.patience import until
+from helpers.waiting import until
 
 MOST = 200  # points at which one story could be killed
 

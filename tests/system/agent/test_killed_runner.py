@@ -19,10 +19,10 @@ from forewarn.agent.state import cases
 from forewarn.agent.state.runs import Run, RunState
 from forewarn.agent.state.store import StateStore
 from forewarn.client.events import Event
-from helpers.agent_world import order
-from helpers.agent_zygote import pids_under
+from helpers.agent_forker import pids_under
+from helpers.agent_model import order
 from helpers.paths import HELPERS
-from helpers.patience import until
+from helpers.waiting import until
 
 POINTS = HELPERS / "killed_runner.py"
 MOST = 60  # points that one runner could have

@@ -17,7 +17,7 @@ from forewarn.agent.running.runner import MAX_OUTPUT
 from forewarn.agent.running.runners import RUNNER
 from forewarn.agent.system import durable
 from forewarn.support.guard import monotonic
-from helpers.patience import until
+from helpers.waiting import until
 
 
 def ordered(directory: Path, script: str, **more: Any) -> Path:

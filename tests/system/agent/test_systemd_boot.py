@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from helpers.paths import ROOT
-from helpers.patience import until
 from helpers.process import Running
 from helpers.running_agent import RunningAgent
 from helpers.systemd_boot import BootedSystemd
+from helpers.waiting import until
 
 DEPLOY = ROOT / "deploy/agent"
 HERE = "/var/lib/forewarn-agent"  # of the agent, there

@@ -20,8 +20,8 @@ from forewarn.testing import Service
 from helpers.clean_root import needed
 from helpers.notify_socket import NotifySocket
 from helpers.paths import HELPERS, ROOT
-from helpers.patience import LIMIT, until
 from helpers.running_agent import configured, running_agent
+from helpers.waiting import LIMIT, until
 
 DEPLOY = ROOT / "deploy/agent"
 UNIT = DEPLOY / "forewarn-agent.service"

@@ -27,8 +27,8 @@ from forewarn.control.routes.fleet import MAX_HOST_BYTES
 from forewarn.control.schema.fleet import MAX_FLEET_BYTES
 from forewarn.testing import Service
 from helpers.forked_cli import Forked, run
-from helpers.patience import LIMIT, until
 from helpers.process import Running
+from helpers.waiting import LIMIT, until
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 FLEET = """

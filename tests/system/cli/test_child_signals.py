@@ -13,10 +13,10 @@ import pytest
 
 from forewarn.testing import SAMPLE, Service
 from helpers.netns import needs_root
-from helpers.patience import LIMIT, until
 from helpers.process import Running
 from helpers.running_agent import configured, running_agent
 from helpers.serve_process import FOREWARN, environment, running_service, write_settings
+from helpers.waiting import LIMIT, until
 
 HOSTILE = """
 import os, signal, sys

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from forewarn.testing import Service
-from helpers.patience import LIMIT, until
 from helpers.polled_service import NEVER_LONGER
 from helpers.process import end
 from helpers.serve_process import environment, write_settings
+from helpers.waiting import LIMIT, until
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 POLL = "/metadata/scheduledevents?api-version=2020-07-01"

@@ -29,8 +29,8 @@ from forewarn.control.client.client import ControlClient
 from forewarn.core.events import EventType, Source
 from forewarn.testing import SAMPLE, Service
 from helpers.forked_cli import Forked, run
-from helpers.patience import LIMIT
 from helpers.process import Running
+from helpers.waiting import LIMIT
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 

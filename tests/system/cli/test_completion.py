@@ -13,7 +13,7 @@ import pytest
 
 from forewarn.testing import SAMPLE, Service
 from helpers.clean_root import needed
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 from helpers.write_man_page import MAN_PAGE, SCRIPTS
 
 

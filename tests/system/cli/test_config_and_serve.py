@@ -20,8 +20,8 @@ from forewarn.node.preflight import machine
 from forewarn.node.settings import LoadedSettings, Settings, config
 from helpers.certificates import Authority
 from helpers.forked_cli import run
-from helpers.patience import LIMIT
 from helpers.serve_process import FOREWARN, environment, running_service, write_settings
+from helpers.waiting import LIMIT
 
 RUNNER = CliRunner()
 

@@ -15,7 +15,7 @@ import pytest
 
 from forewarn.client import Client
 from forewarn.support.system import ON_LINUX
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"

@@ -38,10 +38,10 @@ from forewarn.testing import SAMPLE, Service
 from helpers.forked_cli import Forked
 from helpers.free_ports import free_port
 from helpers.paths import ROOT
-from helpers.patience import LIMIT, until
 from helpers.polls import metrics
 from helpers.times import START
 from helpers.token_api import api_with_token
+from helpers.waiting import LIMIT, until
 
 STATE = "state.db"
 

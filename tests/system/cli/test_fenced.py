@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.cli.commands import fenced
-from helpers.patience import LIMIT, until
+from helpers.waiting import LIMIT, until
 
 fcntl = pytest.importorskip("fcntl")
 

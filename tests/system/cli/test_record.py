@@ -17,7 +17,7 @@ from forewarn.cli.app import app
 from forewarn.testing import Service
 from forewarn.testing.recording import read
 from helpers.forked_cli import Forked
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from forewarn.control.client.client import ControlClient, Unreachable
 from forewarn.node.settings import config, read
 from forewarn.testing import SAMPLE, Service
 from helpers.forked_cli import Forked
-from helpers.patience import LIMIT
 from helpers.process import Running
+from helpers.waiting import LIMIT
 
 
 @pytest.fixture

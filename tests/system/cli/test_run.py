@@ -23,8 +23,8 @@ from forewarn.cli.app import app
 from forewarn.testing import SAMPLE, Service
 from forewarn.testing.enclosure import FakeTime, NoFakeTime, fake_time
 from helpers.netns import needs_root, require
-from helpers.patience import LIMIT
 from helpers.process import Running
+from helpers.waiting import LIMIT
 
 WHO = (
     "curl --silent --header Metadata:true 'http://169.254.169.254/metadata/instance/compute/name"

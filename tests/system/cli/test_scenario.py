@@ -26,9 +26,9 @@ from forewarn.testing.enclosure import NoFakeTime, fake_time
 from forewarn.testing.scenarios.engine.program import ProgramRunner
 from helpers.forked_cli import Forked
 from helpers.netns import needs_root, require
-from helpers.patience import until
 from helpers.process import Running
 from helpers.times import START
+from helpers.waiting import until
 
 APP = """\
 import json, os, signal, sys, time, urllib.request

@@ -15,7 +15,7 @@ from forewarn.cli.app import app
 from forewarn.testing import Service, run_scenario
 from forewarn.testing.scenarios import Result, parse
 from forewarn.testing.scenarios.engine.program import ProgramRunner
-from helpers.patience import until
+from helpers.waiting import until
 
 # Approves its own events. The words of its command line say what else it does.
 APP = """\

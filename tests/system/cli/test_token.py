@@ -22,9 +22,9 @@ from forewarn.support import guard
 from forewarn.support.instants import to_datetime
 from forewarn.testing import Service
 from helpers.forked_cli import Forked, run
-from helpers.patience import LIMIT
 from helpers.process import Running
 from helpers.token_api import FLEET, Api, api_with_token
+from helpers.waiting import LIMIT
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 SECRET = re.compile(r"fw_[0-9a-f]{8}_[A-Za-z0-9]{43}")

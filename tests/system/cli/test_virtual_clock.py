@@ -23,7 +23,7 @@ from typer.testing import CliRunner, Result
 from forewarn.cli.app import app
 from forewarn.testing import SAMPLE, Service
 from helpers.forked_cli import Forked
-from helpers.patience import LIMIT, until
+from helpers.waiting import LIMIT, until
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 CLIENT = """

@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 from forewarn.cli.app import app
 from forewarn.testing import Group, Service
 from helpers.forked_cli import FOREWARN, Forked
-from helpers.patience import LIMIT, until
 from helpers.process import Running
 from helpers.serve_process import environment
+from helpers.waiting import LIMIT, until
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ import pytest
 from forewarn.client import Change, pace
 from forewarn.testing import Service
 from helpers.client_variants import FACES, ClientVariant, CuttingProxy
-from helpers.patience import LIMIT
 from helpers.serve_process import running_service, write_settings
+from helpers.waiting import LIMIT
 
 
 @pytest.fixture(autouse=True)

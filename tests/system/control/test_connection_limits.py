@@ -13,9 +13,9 @@ from forewarn.control.server import acceptor, connections, protocol
 from forewarn.core.access import Role
 from forewarn.testing import Service
 from helpers.certificates import Authority
-from helpers.patience import until
 from helpers.serve_process import running_service, write_settings
 from helpers.token_api import FLEET, Api, api_with_token
+from helpers.waiting import until
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from helpers.notify_socket import NotifySocket
-from helpers.patience import LIMIT, until
 from helpers.serve_process import running_service, write_settings
 from helpers.token_api import Api
+from helpers.waiting import LIMIT, until
 
 SETTINGS = """
 [oidc]

@@ -20,9 +20,9 @@ from forewarn.core.access import Role
 from forewarn.node.config import Tls
 from forewarn.testing import Service
 from helpers.certificates import Authority
-from helpers.patience import LIMIT
 from helpers.process import Running
 from helpers.token_api import FLEET, Api, api_with_token
+from helpers.waiting import LIMIT
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 

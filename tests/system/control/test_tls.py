@@ -26,9 +26,9 @@ from forewarn.support import guard
 from forewarn.testing import Service
 from helpers.certificates import Authority
 from helpers.forked_cli import Forked, run
-from helpers.patience import LIMIT, until
 from helpers.process import Running
 from helpers.token_api import FLEET, Api
+from helpers.waiting import LIMIT, until
 
 
 class Scene:

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import pytest
 
 from helpers.certificates import Authority
-from helpers.patience import LIMIT, until
 from helpers.serve_process import ServeProcess, running_service, write_settings
+from helpers.waiting import LIMIT, until
 
 FAILED = "a TLS handshake"
 NAME = "forewarn.example"

@@ -16,9 +16,9 @@ from helpers.clean_root import DPKG, CleanRoot, needed
 from helpers.empty_environment import PROJECT
 from helpers.next_deb import make_next
 from helpers.paths import ROOT
-from helpers.patience import LIMIT, until
 from helpers.process import Running
 from helpers.pythons import find_python
+from helpers.waiting import LIMIT, until
 
 PYTHONS = (ROOT / "packaging/agent/pythons").read_text().split()
 LIB = "/usr/lib/forewarn-agent"

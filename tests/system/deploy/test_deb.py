@@ -21,9 +21,9 @@ from helpers.clean_root import DPKG, CleanRoot, needed
 from helpers.host_nodes import Control
 from helpers.next_deb import make_next
 from helpers.paths import ROOT
-from helpers.patience import LIMIT
 from helpers.process import Running
 from helpers.serve_process import ServeProcess
+from helpers.waiting import LIMIT
 
 PYTHON = "/usr/bin/python3"
 SETTINGS = "/etc/forewarn/forewarn.toml"

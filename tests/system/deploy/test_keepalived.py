@@ -14,7 +14,7 @@ from helpers.control_nodes import LEASE, new_state
 from helpers.forked_cli import FOREWARN
 from helpers.netns import METADATA_ADDRESS, Lab, Namespace, needs_root, require
 from helpers.paths import ROOT
-from helpers.patience import until
+from helpers.waiting import until
 
 SHIPPED = (ROOT / "deploy/keepalived/keepalived.conf").read_text()
 NODES = {"c1": "10.77.0.11", "c2": "10.77.0.12"}

@@ -20,9 +20,9 @@ import pytest
 from helpers import postgres
 from helpers.netns import METADATA_ADDRESS
 from helpers.paths import ROOT
-from helpers.patience import until
 from helpers.process import Running
 from helpers.systemd_boot import BootedSystemd
+from helpers.waiting import until
 
 DEPLOY = ROOT / "deploy/systemd"
 NODE_DEPLOY = ROOT / "deploy/node"

@@ -12,8 +12,8 @@ import pytest
 from helpers.clean_root import needed
 from helpers.notify_socket import NotifySocket
 from helpers.paths import HELPERS, ROOT
-from helpers.patience import LIMIT
 from helpers.serve_process import running_service, write_settings
+from helpers.waiting import LIMIT
 
 UNIT = ROOT / "deploy/systemd/forewarn.service"
 CONFINED = [sys.executable, str(HELPERS / "systemd_sandbox.py"), str(UNIT)]

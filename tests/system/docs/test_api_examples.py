@@ -13,7 +13,7 @@ import pytest
 
 from forewarn.testing import SAMPLE, Service
 from helpers.paths import ROOT
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 TEXT = (ROOT / "docs" / "reference" / "api.md").read_text()
 EXAMPLES = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)[

@@ -18,9 +18,9 @@ from helpers.doc_snippets import Block, blocks
 from helpers.forked_cli import FOREWARN, start
 from helpers.netns import require
 from helpers.paths import ROOT
-from helpers.patience import LIMIT
 from helpers.process import Running
 from helpers.serve_process import environment
+from helpers.waiting import LIMIT
 
 AZURE = ROOT / ".venv-azure"
 POLL = "/metadata/scheduledevents?api-version=2020-07-01"

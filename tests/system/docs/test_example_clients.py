@@ -16,7 +16,7 @@ from helpers.example_clients import example_clients, missing_names, program, sni
 from helpers.forked_programs import fork_programs
 from helpers.languages import LANGUAGES, are_here
 from helpers.netns import require
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 LONGEST = "bad-days"  # a client that backs off takes more than a minute for it
 AT_ONCE = 6  # other runs; they mostly wait

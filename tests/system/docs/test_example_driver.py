@@ -15,7 +15,7 @@ from forewarn.drivers.command.driver import CommandDriver
 from forewarn.drivers.command.options import Program
 from forewarn.testing import RefusedError, Service
 from helpers.paths import ROOT
-from helpers.patience import LIMIT, until
+from helpers.waiting import LIMIT, until
 
 DRIVER = ROOT / "examples/drivers/local_machines.py"
 FLEET = """

@@ -22,7 +22,7 @@ from forewarn.testing.session import Session
 from helpers.guest_firewall import DEPLOY, give, within
 from helpers.netns import METADATA_ADDRESS, Namespace, needs_root, require
 from helpers.paths import PUBLISHED_CLIENTS, ROOT
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 NETWORKD = Path("/usr/lib/systemd/systemd-networkd")
 # Unpacked, not installed: it would manage the network of whoever runs the tests, after a reboot.

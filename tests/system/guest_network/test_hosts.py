@@ -26,8 +26,8 @@ from forewarn.metadata.publishing.messages import (
 from forewarn.node.config import Tls
 from helpers.certificates import Authority
 from helpers.guest_firewall import needs_rules
-from helpers.patience import until
 from helpers.three_hosts import CONTROL, GUESTS, HOSTS, MOVES, SPARE, ThreeHosts
+from helpers.waiting import until
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ from helpers.guest_firewall import (
     until_dropped,
 )
 from helpers.netns import METADATA_ADDRESS, Lab, Namespace
-from helpers.patience import until
+from helpers.waiting import until
 
 EAR = 4077
 UNKNOWN = LIAR  # runs on the host, and is not in the inventory

@@ -30,7 +30,7 @@ from helpers.guest_firewall import (
     within,
 )
 from helpers.netns import METADATA_ADDRESS, Namespace, require
-from helpers.patience import until
+from helpers.waiting import until
 
 NETWORKD = Path("/usr/lib/systemd/systemd-networkd")
 HOST, GUEST = "10.0.0.1", "10.0.0.10"

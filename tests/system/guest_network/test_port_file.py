@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from helpers.guest_firewall import DEPLOY, FILLER, RULES
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 INVENTORY = {
     "web_0": ["10.0.0.10", "fd00::10"],

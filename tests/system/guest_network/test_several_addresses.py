@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from helpers.forked_cli import start
-from helpers.patience import LIMIT, until
 from helpers.polled_service import (
     MANAGER,
     METADATA,
@@ -30,6 +29,7 @@ from helpers.polls import LAST
 from helpers.process import Running
 from helpers.raw_http import exchange, request
 from helpers.serve_process import FOREWARN, environment
+from helpers.waiting import LIMIT, until
 
 ANY_TWO = ["127.0.0.1:0", "127.0.0.1:0"]
 # What the published C# discovery library asks for: it gives the query to UriBuilder as a part of

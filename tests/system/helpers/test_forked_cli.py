@@ -14,8 +14,8 @@ import pytest
 
 from helpers.forked_cli import FOREWARN, Forked, run, start
 from helpers.forked_path import forked_bin
-from helpers.patience import LIMIT
 from helpers.process import Running
+from helpers.waiting import LIMIT
 
 STATUS = ("SigBlk", "SigIgn", "SigCgt", "Umask", "Uid", "Gid", "NoNewPrivs", "Seccomp")
 

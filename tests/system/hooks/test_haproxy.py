@@ -21,8 +21,8 @@ from helpers.free_ports import free_port
 from helpers.hook_runs import Hook
 from helpers.netns import require
 from helpers.notify_socket import NotifySocket
-from helpers.patience import LIMIT, until
 from helpers.systemd_boot import as_user
+from helpers.waiting import LIMIT, until
 
 CONFIG = """
 global

@@ -17,7 +17,7 @@ from forewarn.agent.hooks.contract import Failure
 from helpers.hook_runs import EVENT, Hook
 from helpers.netns import needs_root, require
 from helpers.notify_socket import NotifySocket
-from helpers.patience import LIMIT, until
+from helpers.waiting import LIMIT, until
 
 JOURNALD = Path("/usr/lib/systemd/systemd-journald")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from helpers.hook_recipes import PATH, RECIPES, Recipe
-from helpers.patience import LIMIT, until
+from helpers.waiting import LIMIT, until
 
 JOB = RECIPES / "checkpoint" / "job.py"
 FAR = 1_000_000

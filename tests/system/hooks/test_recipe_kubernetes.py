@@ -19,7 +19,7 @@ from forewarn.support.guard import monotonic
 from helpers.fake_kubernetes import Cluster
 from helpers.hook_recipes import RECIPES, Recipe
 from helpers.netns import require
-from helpers.patience import LIMIT, until
+from helpers.waiting import LIMIT, until
 
 SET = "azure:///subscriptions/s/resourceGroups/rg/providers/Microsoft.Compute"
 MACHINE, NODE = "aks-pool-1234-vmss_18", "aks-pool-1234-vmss00000i"

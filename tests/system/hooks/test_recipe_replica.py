@@ -17,8 +17,8 @@ import pytest
 from helpers.free_ports import free_port
 from helpers.hook_recipes import Recipe
 from helpers.netns import require
-from helpers.patience import LIMIT, until
 from helpers.process import Running
+from helpers.waiting import LIMIT, until
 
 
 class Redis:

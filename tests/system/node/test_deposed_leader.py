@@ -11,10 +11,10 @@ from forewarn.client import Client
 from helpers.client_variants import CuttingProxy
 from helpers.control_nodes import ControlProcess, ask, control_process, new_state
 from helpers.endpoint import METADATA, NEWEST, approval, events
-from helpers.patience import until
 from helpers.polls import GET
 from helpers.raw_http import RawConnection, request
 from helpers.serve_process import FLEET
+from helpers.waiting import until
 
 DEPOSED = 74  # exit status
 OF_EACH = 2  # connections

@@ -41,10 +41,10 @@ from helpers.endpoint import (
     fleet_of,
 )
 from helpers.forked_cli import Forked
-from helpers.patience import until
 from helpers.polls import GET, LAST, ODD, metrics, real_time, send_poll, until_closed
 from helpers.process import Running
 from helpers.raw_http import RawConnection, RawResponse, request
+from helpers.waiting import until
 
 COUNT = 60
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")

@@ -25,8 +25,8 @@ from forewarn.store.port import StoreFailed
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.support import guard
 from forewarn.testing import SAMPLE, Service
-from helpers.patience import LIMIT, until
 from helpers.times import START
+from helpers.waiting import LIMIT, until
 
 
 @pytest.fixture

@@ -19,10 +19,10 @@ from helpers.certificates import Authority
 from helpers.control_nodes import LEASE, ask, new_state
 from helpers.forked_cli import start
 from helpers.free_ports import free_port
-from helpers.patience import until
 from helpers.process import Running
 from helpers.recording_guests import DRIVER, Guest, Place, approved, write_trace
 from helpers.serve_process import FOREWARN, environment
+from helpers.waiting import until
 
 # Each machine is asked for at an endpoint of its own host, so all have one address.
 FLEET = b"""

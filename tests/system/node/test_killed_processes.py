@@ -19,8 +19,8 @@ from helpers.free_ports import free_port
 from helpers.load import MACHINES, SPEED, LoadGenerator
 from helpers.node_beside_control import HOST, Beside, socket_path
 from helpers.paths import HELPERS
-from helpers.patience import until_async
 from helpers.recorded_state import read_state
+from helpers.waiting import until_async
 
 KILLS = 16
 KINDS = {

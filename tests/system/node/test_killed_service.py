@@ -17,8 +17,8 @@ from forewarn.core import Status
 from forewarn.judge import judge
 from helpers.killed_service import Victim
 from helpers.load import SPEED, LoadGenerator
-from helpers.patience import LIMIT, until_async
 from helpers.recorded_state import read_state
+from helpers.waiting import LIMIT, until_async
 
 KILLS = 60
 IN_THE_MIDDLE = 30  # requests that had no answer because of a kill

@@ -18,8 +18,8 @@ import pytest
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.schema.core import ScheduleRequest
 from helpers.forked_cli import Forked
-from helpers.patience import LIMIT, until
 from helpers.process import Running
+from helpers.waiting import LIMIT, until
 
 FLEET = """
 groups:

@@ -13,9 +13,9 @@ import pytest
 
 from helpers.forked_cli import run_script
 from helpers.node_beside_control import HOST, Beside, beside, socket_path
-from helpers.patience import until
 from helpers.polled_service import Pollers
 from helpers.raw_http import ConnectionClosed, NoAnswer
+from helpers.waiting import until
 
 NOBODY, SOMEBODY = 65534, 65533  # users other than that of the tests
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from helpers.hook_receivers import LocalServer, Received
-from helpers.notify_world import SECRET, secret_file, verified
-from helpers.patience import LIMIT, until
+from helpers.notifying_service import SECRET, secret_file, verified
 from helpers.serve_process import running_service, write_settings
+from helpers.waiting import LIMIT, until
 
 TABLE = """
 [[notify]]

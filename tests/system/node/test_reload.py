@@ -27,9 +27,9 @@ from forewarn.node.settings import Settings, config, load
 from forewarn.testing import SAMPLE, Service
 from helpers.certificates import Authority
 from helpers.notify_socket import NotifySocket
-from helpers.patience import LIMIT
 from helpers.serve_process import FLEET, ServeProcess, running_service, write_settings
 from helpers.token_api import Api, api_with_token
+from helpers.waiting import LIMIT
 
 
 class Watched:

@@ -13,8 +13,8 @@ import pytest
 from forewarn.support import guard
 from forewarn.support.sd_notify import Notifier
 from helpers.notify_socket import NotifySocket
-from helpers.patience import until
 from helpers.serve_process import running_service, write_settings
+from helpers.waiting import until
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from forewarn.node.listening.socket_activation import (
 )
 from forewarn.node.listening.sockets import CannotListen
 from forewarn.node.listening.unix_socket import open_unix_socket
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 SCRIPT = """
 import os, sys

@@ -25,8 +25,8 @@ from helpers.engines import leading
 from helpers.free_ports import free_port
 from helpers.load import SPEED, LoadGenerator
 from helpers.paths import HELPERS, ROOT
-from helpers.patience import LIMIT, until_async
 from helpers.recorded_state import Record, read_store
+from helpers.waiting import LIMIT, until_async
 
 ROUNDS = 16
 STOPPED = 4  # every fourth time the leader is stopped, and goes on when another one decides
@@ -66,9 +66,9 @@ class Nodes:
 
     async def __aenter__(self) -> Nodes:
         with self.log.open("ab") as log:
-            self._zygote = await asyncio.create_subprocess_exec(
+            self._forker = await asyncio.create_subprocess_exec(
                 sys.executable,
-                str(HELPERS / "control_zygote.py"),
+                str(HELPERS / "control_forker.py"),
                 *(self.url, str(SPEED)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
@@ -80,13 +80,13 @@ class Nodes:
         for pid in self.pids.values():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self._zygote.terminate()
-        await self._zygote.wait()
+        self._forker.terminate()
+        await self._forker.wait()
 
     async def start(self, name: str) -> None:
-        assert self._zygote.stdin is not None
+        assert self._forker.stdin is not None
         metadata, control = self.ports[name]
-        self._zygote.stdin.write(f"{name} {metadata} {control}\n".encode())
+        self._forker.stdin.write(f"{name} {metadata} {control}\n".encode())
         self.pids[name] = int(await self._line("child", name))
 
     async def gone(self, name: str) -> int:
@@ -95,9 +95,9 @@ class Nodes:
         return status
 
     async def _line(self, *wanted: str) -> str:
-        assert self._zygote.stdout is not None
+        assert self._forker.stdout is not None
         async with asyncio.timeout(LIMIT):
-            *words, last = (await self._zygote.stdout.readline()).decode().split()
+            *words, last = (await self._forker.stdout.readline()).decode().split()
         assert tuple(words) == wanted, f"{words} {last}: {self.log.read_text()[-3000:]}"
         return last
 

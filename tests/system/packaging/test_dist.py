@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from helpers.paths import ROOT
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 LINK = re.compile(r'(?:href|src)="([^"]*)"')
 LINKED = re.compile(r"\[((?:[^\[\]\n]|\[[^\[\]\n]*\])+)\]\([^)\s]+\)")

@@ -16,8 +16,8 @@ import pytest
 
 from helpers.empty_environment import EmptyEnvironment
 from helpers.paths import ROOT
-from helpers.patience import LIMIT
 from helpers.process import Running
+from helpers.waiting import LIMIT
 
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 NEEDS_TEST = "needs the packages of the test kit: pip install 'forewarn[test]'"

@@ -55,9 +55,9 @@ from forewarn.testing import SAMPLE, Service
 from helpers.forked_cli import Forked
 from helpers.next_version import BETWEEN, NEXT, THIS, migrate
 from helpers.next_version import COMMAND as NEXT_VERSION
-from helpers.patience import LIMIT, until
 from helpers.times import START
 from helpers.token_api import api_with_token
+from helpers.waiting import LIMIT, until
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 

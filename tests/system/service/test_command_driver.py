@@ -24,8 +24,8 @@ from forewarn.service.engine.ledger import Hung
 from forewarn.support.program import MAX_OUTPUT
 from forewarn.testing import SAMPLE, EventType, RefusedError, Service
 from helpers.forked_cli import Forked
-from helpers.patience import LIMIT
 from helpers.token_api import api_with_token
+from helpers.waiting import LIMIT
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 FLEET = "groups: [{name: web, kind: standalone, machines: [{name: web_0, address: 127.0.1.1}]}]"

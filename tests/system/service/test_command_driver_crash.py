@@ -21,8 +21,8 @@ from forewarn.cli.app import app
 from forewarn.control.client.client import ControlClient
 from forewarn.control.schema.core import ScheduleRequest
 from helpers.forked_cli import Forked
-from helpers.patience import LIMIT, until
 from helpers.process import Running
+from helpers.waiting import LIMIT, until
 
 FLEET = "groups: [{name: web, kind: standalone, machines: [{name: web_0, address: 127.0.1.1}]}]"
 SETTINGS = """

@@ -28,8 +28,8 @@ from forewarn.service.access.tokens import NewToken
 from forewarn.wire.requests import write_approval
 from helpers import failing_disk
 from helpers.forked_cli import run
-from helpers.patience import LIMIT, until
 from helpers.process import Running
+from helpers.waiting import LIMIT, until
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 DOCUMENT = "/metadata/scheduledevents?api-version=2020-07-01"

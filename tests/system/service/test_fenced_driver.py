@@ -24,8 +24,8 @@ from forewarn.control.schema.core import ScheduleRequest
 from forewarn.node.daemon.run import OUTCOME_UNKNOWN
 from helpers import postgres
 from helpers.forked_cli import Forked
-from helpers.patience import LIMIT, until
 from helpers.process import Running
+from helpers.waiting import LIMIT, until
 
 FLEET = "groups: [{name: web, kind: standalone, machines: [{name: web_0, address: 192.0.2.1}]}]"
 SETTINGS = """

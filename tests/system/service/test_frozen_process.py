@@ -23,7 +23,7 @@ from forewarn.drivers.command.options import Program
 from forewarn.testing import RefusedError, Service
 from helpers.netns import require
 from helpers.paths import ROOT
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 EXAMPLE = ROOT / "examples/drivers/local_processes.py"
 

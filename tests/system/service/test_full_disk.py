@@ -25,8 +25,8 @@ from forewarn.drivers.simulated import FileImpactJournal
 from forewarn.service.telemetry.event_trace import FileEventTrace
 from forewarn.wire.requests import write_approval
 from helpers.forked_cli import run
-from helpers.patience import LIMIT, until
 from helpers.process import Running
+from helpers.waiting import LIMIT, until
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 DOCUMENT = "/metadata/scheduledevents?api-version=2020-07-01"

@@ -6,8 +6,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from helpers.patience import LIMIT, until
 from helpers.serve_process import ServeProcess, running_service, write_settings
+from helpers.waiting import LIMIT, until
 
 
 def polled(service: ServeProcess, machine: str = "web-0") -> dict[str, Any]:

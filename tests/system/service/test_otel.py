@@ -25,8 +25,8 @@ from forewarn.core.access import Role
 from forewarn.service.access.tokens import CreatedToken, NewToken
 from forewarn.service.engine import otel
 from forewarn.testing import SAMPLE, Service
-from helpers.patience import LIMIT, until
 from helpers.serve_process import environment, write_settings
+from helpers.waiting import LIMIT, until
 
 ERROR = 2  # of a span's status
 

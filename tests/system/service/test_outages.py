@@ -24,7 +24,7 @@ from forewarn.control.schema.core import AdvanceRequest, ScheduleRequest
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.testing import SAMPLE, Service
 from helpers.forked_cli import Forked, run
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 ANY_PORT = ["--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"]

@@ -23,7 +23,6 @@ from forewarn.store.sqlite.verify import verify
 from forewarn.support import guard
 from forewarn.testing.kit.inprocess import exchange
 from helpers.forked_cli import run
-from helpers.patience import until
 from helpers.serve_process import (
     FLEET,
     FOREWARN,
@@ -32,6 +31,7 @@ from helpers.serve_process import (
     running_service,
     write_settings,
 )
+from helpers.waiting import until
 
 FOUR_YEARS = 4 * 365 * DAY
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"

@@ -19,8 +19,8 @@ from helpers import postgres
 from helpers.control_nodes import ControlProcess, ask, control_process
 from helpers.forked_cli import FOREWARN, run
 from helpers.paths import ROOT
-from helpers.patience import LIMIT, until
 from helpers.serve_process import FLEET, environment
+from helpers.waiting import LIMIT, until
 
 PAGE = (ROOT / "docs/operate/postgresql.md").read_text()
 MOMENT = "2026-11-17 09:30:00+00"

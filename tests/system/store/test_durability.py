@@ -12,7 +12,7 @@ import pytest
 
 from helpers import failing_disk
 from helpers.paths import TESTS
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 
 class Reports(NamedTuple):

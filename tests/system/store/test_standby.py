@@ -24,8 +24,8 @@ from forewarn.store.postgres import database
 from forewarn.store.postgres.engine import PostgresStore
 from forewarn.support import guard
 from helpers import postgres
-from helpers.patience import LIMIT, until_async
 from helpers.postgres import Server
+from helpers.waiting import LIMIT, until_async
 
 WRITERS = 5
 NOT_CONNECTED = "no synchronous standby"

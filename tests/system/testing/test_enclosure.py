@@ -18,7 +18,7 @@ from forewarn.testing import SAMPLE, Service
 from forewarn.testing.enclosure import Enclosure
 from helpers.enclosure_program import as_nobody, enclose, python_for_others, readable_by_others
 from helpers.netns import needs_root, require
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 DOCUMENT = "http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01"
 NAME = "http://169.254.169.254/metadata/instance/compute/name?api-version=2021-02-01&format=text"

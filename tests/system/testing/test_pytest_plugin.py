@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 pytest_plugins = ["pytester"]
 

@@ -11,8 +11,8 @@ from typing import IO
 
 import pytest
 
-from helpers.patience import LIMIT, until
 from helpers.small_suite import SmallSuite
+from helpers.waiting import LIMIT, until
 
 ALONE = "'PYTEST_PROCESS' not in os.environ"
 

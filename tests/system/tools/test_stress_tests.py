@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers.patience import LIMIT, until
 from helpers.small_suite import SmallSuite
+from helpers.waiting import LIMIT, until
 
 TOOL = "stress-tests"
 

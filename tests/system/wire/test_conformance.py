@@ -15,8 +15,8 @@ import pytest
 
 from helpers.forked_cli import FOREWARN, Forked
 from helpers.paths import ROOT
-from helpers.patience import LIMIT
 from helpers.process import Running
+from helpers.waiting import LIMIT
 
 NEEDS_CONTROL = "left out: these tests need control over the platform"
 

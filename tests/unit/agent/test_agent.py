@@ -20,7 +20,7 @@ from forewarn.agent.config.model import Hook
 from forewarn.agent.planning import attempts, plan
 from forewarn.agent.telemetry.status import status_view
 from helpers.agent_loop import AgentLoop, ScriptedClient
-from helpers.agent_world import BEGINNING, event
+from helpers.agent_model import BEGINNING, event
 
 
 def test_an_id_that_comes_back_is_another_case(tmp_path: Path) -> None:

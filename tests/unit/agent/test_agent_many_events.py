@@ -15,7 +15,7 @@ from forewarn.agent.state import store as state_store
 from forewarn.agent.state.runs import Result, Run
 from forewarn.agent.state.store import StateStore
 from helpers.agent_loop import HOOK, ScriptedClient
-from helpers.agent_world import a_case, event, hook, order
+from helpers.agent_model import a_case, event, hook, order
 
 NEARLY = 1.1  # what is done once, however many there are
 

@@ -6,7 +6,7 @@ from forewarn.core import EventType, Machine, apply
 from forewarn.core import commands as c
 from forewarn.core.renumbering import renumbered
 from forewarn.core.time import DAY
-from helpers.group_world import World, world
+from helpers.group_model import World, world
 
 
 def emptied(made: World) -> list[Machine]:

@@ -9,7 +9,7 @@ import pytest
 
 from forewarn.core.events import Event, EventType, Status
 from forewarn.core.lifecycle import SHOWN, TABLE, Move, diagram, move
-from helpers.group_world import world
+from helpers.group_model import world
 
 BIRTHS = (Move.RAISE, Move.FAIL)
 RANK = {None: 0, Status.SCHEDULED: 1, Status.STARTED: 2, Status.FINISHED: 3, Status.WITHDRAWN: 3}

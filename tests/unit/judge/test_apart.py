@@ -1,11 +1,12 @@
-"""Machines that are apart: what is right about them; what is wrong is in broken_apart.py."""
+"""Machines that are apart: what is right about them. What is wrong with them is in
+`helpers/broken_unreachable_hosts.py`."""
 
 from collections.abc import Callable
 
 import pytest
 
 from forewarn.judge import judge
-from helpers.broken_apart import FAR, OTHER, OWN, alone, gone_on, lagging, lawful
+from helpers.broken_unreachable_hosts import FAR, OTHER, OWN, alone, gone_on, lagging, lawful
 from helpers.judge_traces import DUE, T0, A, B, C, Recording, event, started
 
 BAD = '{"error":"Bad request. No."}'

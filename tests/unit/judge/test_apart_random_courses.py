@@ -4,7 +4,7 @@ and one with a mistake is, by the rule that it breaks."""
 import pytest
 
 from forewarn.judge import judge
-from helpers.hosts_world import World
+from helpers.hosts_model import World
 
 SEEDS = 30
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from forewarn.judge import RULES, judge
-from helpers.broken_apart import APART
 from helpers.broken_planned_work import PLANNED
+from helpers.broken_unreachable_hosts import APART
 from helpers.judge_traces import (
     DUE,
     T0,

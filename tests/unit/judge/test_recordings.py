@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from forewarn.judge import judge
-from helpers.broken_apart import FAR, OTHER, OWN
+from helpers.broken_unreachable_hosts import FAR, OTHER, OWN
 from helpers.judge_traces import FLEET, T0, A, B, Recording, event, started
 
 HOSTS = {"web_0": "h1", "web_1": "h2", "web_2": "h2"}

@@ -14,7 +14,7 @@ from forewarn.traces import exchanges
 from forewarn.verdict import clients, complaints, documents, observed
 from forewarn.verdict.observer import Observer
 from helpers.examples import examples
-from helpers.verdict_world import World, rules
+from helpers.verdict_model import World, rules
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from forewarn.verdict.rules import GIVEN_UP_AFTER, MAX_THROTTLED
-from helpers.verdict_world import World, rules
+from helpers.verdict_model import World, rules
 
 
 def test_polling_every_minute_is_too_seldom_for_a_spot_machine() -> None:

@@ -16,7 +16,7 @@ from forewarn.verdict.junit import junit
 from forewarn.verdict.rendering import MAX_OF_ONE_RULE, MAX_RENDERED, length, moment
 from forewarn.verdict.values import Complaint
 from forewarn.verdict.verdict import Verdict
-from helpers.verdict_world import World
+from helpers.verdict_model import World
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.examples import examples
-from helpers.verdict_world import LASTS, MACHINES, NOTICES, World, rules
+from helpers.verdict_model import LASTS, MACHINES, NOTICES, World, rules
 
 TROUBLES: tuple[dict[str, Any], ...] = (
     {"status": 500, "fault": "error"},

@@ -19,7 +19,7 @@ from forewarn.agent.config.address import InvalidListen, parse_listen
 from forewarn.agent.config.model import Config
 from forewarn.agent.state.store import StateStore
 from forewarn.agent.system import durable
-from helpers.agent_world import BEGINNING, a_case, hook, order
+from helpers.agent_model import BEGINNING, a_case, hook, order
 
 
 def said(found: list[Finding]) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from forewarn.agent.config.model import Rule
 from forewarn.agent.config.rules import covers, first_match, matches
-from helpers.agent_world import event
+from helpers.agent_model import event
 
 TAGS = {"tier": "web", "zone": "1"}
 

@@ -17,7 +17,7 @@ from forewarn.agent.planning.plan import next_steps
 from forewarn.agent.planning.planner import Planner
 from forewarn.agent.planning.steps import Approve, Now, Order, Plan, ReportReady
 from forewarn.agent.state import cases
-from helpers.agent_world import BEGINNING, World, a_case, event, hook, plan
+from helpers.agent_model import BEGINNING, World, a_case, event, hook, plan
 from helpers.examples import examples
 
 HOOKS = st.builds(

@@ -15,7 +15,7 @@ from forewarn.agent.running.runners import RUNNER
 from forewarn.agent.state.runs import Outcome, Run, RunState
 from forewarn.agent.state.store import KEPT_CASES, KEPT_FOR, StateStore, StateTaken, StateUnusable
 from forewarn.agent.system import durable
-from helpers.agent_world import BEGINNING, a_case, event, hook, order
+from helpers.agent_model import BEGINNING, a_case, event, hook, order
 
 
 def ordered(store: StateStore, *more: str) -> Run:

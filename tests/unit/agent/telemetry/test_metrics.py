@@ -12,7 +12,7 @@ from forewarn.agent.telemetry import metrics
 from forewarn.agent.telemetry.metrics import AgentMetrics, Health, exposition
 from forewarn.agent.telemetry.status import AgentStatus, status_view
 from forewarn.client.events import EndpointStatus
-from helpers.agent_world import BEGINNING, World, a_case, event, hook
+from helpers.agent_model import BEGINNING, World, a_case, event, hook
 from helpers.paths import ROOT
 
 DOCS = ROOT / "docs/applications/agent-operations.md"

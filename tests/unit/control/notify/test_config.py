@@ -13,7 +13,7 @@ import pytest
 from forewarn.control.notify.config import without_secrets
 from forewarn.control.notify.notifications import problems
 from forewarn.node.settings import SettingsError, load
-from helpers.notify_world import secret_file, table
+from helpers.notifying_service import secret_file, table
 
 CLOUDEVENTS = {"url": "https://example.org/s3cr3t"}
 

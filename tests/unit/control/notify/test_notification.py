@@ -18,7 +18,7 @@ from forewarn.control.schema.feed import FeedChange, FeedCommit
 from forewarn.core import Group, Machine
 from forewarn.core.fleet import Host
 from forewarn.core.rollouts.model import BY_ITSELF
-from helpers.notify_world import table
+from helpers.notifying_service import table
 
 AT = datetime(2026, 10, 25, 0, 30, tzinfo=UTC)  # clocks in Berlin are set back half an hour later
 GROUPS = {

@@ -18,7 +18,7 @@ from forewarn.core import (
 from forewarn.core.events import types_that
 from forewarn.core.refusal import Hint
 from forewarn.core.time import MINUTE, SECOND, ceil_second
-from helpers.group_world import START, World, world
+from helpers.group_model import START, World, world
 
 FREEZE, REBOOT, REDEPLOY = EventType.FREEZE, EventType.REBOOT, EventType.REDEPLOY
 PREEMPT, TERMINATE = EventType.PREEMPT, EventType.TERMINATE

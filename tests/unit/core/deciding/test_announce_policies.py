@@ -7,7 +7,7 @@ import pytest
 from forewarn.core import EventType, Machine, Policy, Status, commands
 from forewarn.core.events import Approval
 from forewarn.core.time import MINUTE
-from helpers.group_world import World
+from helpers.group_model import World
 
 DOWN = "policy: all machines are down"
 

@@ -11,7 +11,7 @@ from forewarn.core import EventType, Group, Reason, Refused, Source, commands, d
 from forewarn.core.events import MAX_ACTIVE_EVENTS
 from forewarn.core.refusal import Hint
 from forewarn.core.time import DAY, MINUTE, SECOND
-from helpers.group_world import START, World, world
+from helpers.group_model import START, World, world
 
 FREEZE, REBOOT, REDEPLOY = EventType.FREEZE, EventType.REBOOT, EventType.REDEPLOY
 PREEMPT, TERMINATE = EventType.PREEMPT, EventType.TERMINATE

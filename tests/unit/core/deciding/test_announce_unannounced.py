@@ -28,7 +28,7 @@ from forewarn.core import (
 )
 from forewarn.core.events import Event, Joint
 from forewarn.core.time import DAY, MINUTE, SECOND, Now
-from helpers.group_world import START, world
+from helpers.group_model import START, world
 
 REBOOT, REDEPLOY, FREEZE = EventType.REBOOT, EventType.REDEPLOY, EventType.FREEZE
 USER_TYPES = (REBOOT, REDEPLOY)

@@ -1,6 +1,6 @@
 """Any sequence of commands, clock moves and outages, on groups of every kind.
 
-What must hold is in `core_referee.py` (each commit) and `core_world.py` (`check_time`,
+What must hold is in `group_checker.py` (each commit) and `group_model.py` (`check_time`,
 `check_history`, `check_pending_survives`); this file only thinks up what may happen.
 """
 
@@ -28,8 +28,8 @@ from forewarn.core.time import DAY, MINUTE, SECOND, Duration
 from forewarn.core.windows.model import Blackout
 from forewarn.core.windows.syntax import parse_window
 from helpers.examples import examples
-from helpers.group_promises import NIGHTS
-from helpers.group_world import START, World
+from helpers.group_model import START, World
+from helpers.group_rules import NIGHTS
 
 NAMES = ("m0", "m1", "m2", "m3", "m4")
 HOSTS = ("h0", "h1", "h2")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from forewarn.core import EventType, Group, Reason, apply, commands
 from forewarn.core.changes import Change
 from forewarn.core.events import MAX_READY_CHANGES
-from helpers.group_world import world
+from helpers.group_model import world
 
 
 def said(id: str, note: str = "", ready: bool = True, machine: str = "m0") -> commands.Prepare:

@@ -8,7 +8,7 @@ from forewarn.core import Durations, EventType, Reason, Status, commands, due, w
 from forewarn.core.changes import Disabled, Seen
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
-from helpers.group_world import START, World, world
+from helpers.group_model import START, World, world
 
 FREEZE, REBOOT, PREEMPT = EventType.FREEZE, EventType.REBOOT, EventType.PREEMPT
 

@@ -9,7 +9,7 @@ from forewarn.core.deciding.attempts import LEAST_PAUSE
 from forewarn.core.events import Attempt
 from forewarn.core.fleet import Placement
 from forewarn.core.time import MINUTE, SECOND
-from helpers.group_world import START, World, machines, world
+from helpers.group_model import START, World, machines, world
 
 REBOOT, REDEPLOY, PREEMPT = EventType.REBOOT, EventType.REDEPLOY, EventType.PREEMPT
 

@@ -8,7 +8,7 @@ import pytest
 from forewarn.core import EventType, Status, commands, why
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.time import MINUTE, SECOND
-from helpers.group_world import machines, world
+from helpers.group_model import machines, world
 
 FREEZE, REBOOT, REDEPLOY = EventType.FREEZE, EventType.REBOOT, EventType.REDEPLOY
 PREEMPT, TERMINATE = EventType.PREEMPT, EventType.TERMINATE

@@ -17,7 +17,7 @@ from forewarn.core.group import Group
 from forewarn.core.halts import Halt
 from forewarn.core.refusal import Refused
 from forewarn.core.time import HOUR, MINUTE
-from helpers.group_world import START, World, world
+from helpers.group_model import START, World, world
 
 
 def test_an_announced_event_does_not_start_until_the_halt_is_released() -> None:

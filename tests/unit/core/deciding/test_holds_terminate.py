@@ -5,7 +5,7 @@ from __future__ import annotations
 from forewarn.core import EventType, Status, commands, why
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.time import MINUTE, SECOND
-from helpers.group_world import World, world
+from helpers.group_model import World, world
 
 PREEMPT, TERMINATE = EventType.PREEMPT, EventType.TERMINATE
 SCHEDULED, STARTED = Status.SCHEDULED, Status.STARTED

@@ -17,7 +17,7 @@ from forewarn.core.group import Group
 from forewarn.core.refusal import Refused
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Durations
 from forewarn.support.text import utc
-from helpers.group_world import START, World, world
+from helpers.group_model import START, World, world
 
 GRACE = 60 * SECOND
 

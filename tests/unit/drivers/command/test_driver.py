@@ -37,7 +37,7 @@ from forewarn.drivers.port import (
 from forewarn.support import guard, program
 from forewarn.support.files.task import RETRY_EVERY
 from forewarn.support.program import MAX_OUTPUT, ProgramUnusable, find_program
-from helpers.patience import LIMIT
+from helpers.waiting import LIMIT
 
 START = 1_800_000_000 * SECOND
 TASK = Task(

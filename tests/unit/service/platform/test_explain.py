@@ -33,7 +33,7 @@ from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.store.port import StoreFailed
 from forewarn.testing import Service
-from helpers.reach import cut_off, join
+from helpers.reachable_hosts import cut_off, join
 
 FLEET = """
 hosts: [h1, h2]

@@ -27,7 +27,7 @@ from forewarn.drivers.port import (
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.service.platform.platform import Outcomes
 from forewarn.testing import RefusedError, Service
-from helpers.reach import join
+from helpers.reachable_hosts import join
 
 FLEET = """
 hosts: [h1, h2, h3]

@@ -24,7 +24,7 @@ from forewarn.service.telemetry.event_trace import EventTrace
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.testing import FaultKind, Service
-from helpers.reach import cut_off, join
+from helpers.reachable_hosts import cut_off, join
 from helpers.times import START
 
 A = "AAAAAAAA-0000-4000-8000-000000000001"

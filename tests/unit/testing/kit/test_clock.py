@@ -14,9 +14,9 @@ from structlog.testing import capture_logs
 from forewarn.service.engine.ledger import Hung
 from forewarn.testing import SAMPLE, Clock, EventStatus, RefusedError, Service
 from helpers.paths import ROOT
-from helpers.patience import until
 from helpers.polling_threads import Client, guest
 from helpers.times import START
+from helpers.waiting import until
 
 CLOCK_PAGE = ROOT / "docs" / "test" / "clock.md"
 

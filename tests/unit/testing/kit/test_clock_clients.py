@@ -12,14 +12,14 @@ from forewarn.testing import Group, RefusedError, Service
 from forewarn.testing.kit.inprocess import exchange
 from forewarn.wire.extensions import WAIT
 from forewarn.wire.requests import write_approval
-from helpers.counted_patience import counted_patience
-from helpers.patience import until
+from helpers.counted_timeout import counted_timeout
 from helpers.polling_threads import PATIENCE, Client, beside, guest
+from helpers.waiting import until
 
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with counted_patience(monkeypatch):
+    with counted_timeout(monkeypatch):
         yield
 
 

@@ -18,16 +18,16 @@ from forewarn.testing import SAMPLE, RefusedError, Service
 from forewarn.testing.kit.inprocess import exchange
 from forewarn.testing.session import caller_id
 from forewarn.wire.extensions import WAIT
-from helpers.counted_patience import counted_patience
-from helpers.patience import until
+from helpers.counted_timeout import counted_timeout
 from helpers.polling_threads import PATIENCE, Client, beside, guest
+from helpers.waiting import until
 
 WHOLE_LIFE = [[], ["Scheduled"], ["Started"], []]
 
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with counted_patience(monkeypatch):
+    with counted_timeout(monkeypatch):
         yield
 
 

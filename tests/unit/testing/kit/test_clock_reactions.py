@@ -14,9 +14,9 @@ import pytest
 
 from forewarn.testing import Event, Group, Impact, RefusedError, Service
 from forewarn.wire.requests import write_approval
-from helpers.counted_patience import Patience, counted_patience
-from helpers.patience import until
+from helpers.counted_timeout import Patience, counted_timeout
 from helpers.polling_threads import PATIENCE, Client, beside, guest
+from helpers.waiting import until
 
 LONG = 60.0  # real seconds, for what happens much earlier
 SHORT = 0.2  # real seconds for a client that is known to have ended
@@ -24,7 +24,7 @@ SHORT = 0.2  # real seconds for a client that is known to have ended
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[Patience]:
-    with counted_patience(monkeypatch) as counted:
+    with counted_timeout(monkeypatch) as counted:
         yield counted
 
 

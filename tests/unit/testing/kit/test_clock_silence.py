@@ -15,7 +15,7 @@ import pytest
 from forewarn.service.engine.catch_up import CatchUp
 from forewarn.support import guard
 from forewarn.testing import Event, Group, Service
-from helpers.counted_patience import counted_patience
+from helpers.counted_timeout import counted_timeout
 from helpers.polling_threads import Client, beside, guest
 
 SHORT = 0.2  # real seconds for which a client is waited for that is known to have ended
@@ -23,7 +23,7 @@ SHORT = 0.2  # real seconds for which a client is waited for that is known to ha
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with counted_patience(monkeypatch):
+    with counted_timeout(monkeypatch):
         yield
 
 

@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 import pytest
 
 from forewarn.testing import SAMPLE, RefusedError, Service
-from helpers.patience import until
+from helpers.waiting import until
 
 
 @pytest.fixture

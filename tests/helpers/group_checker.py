@@ -12,7 +12,7 @@ from forewarn.core.events import Event, EventType, Source, Status
 from forewarn.core.lifecycle import Move
 from forewarn.core.time import SECOND, Duration
 from helpers.group_invariants import check_document, check_group, check_waiting
-from helpers.group_promises import (
+from helpers.group_rules import (
     BY_USER,
     DELETES,
     NOTICE,

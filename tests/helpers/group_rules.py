@@ -1,7 +1,7 @@
 """The promises, written down a second time and as plainly as possible.
 
 Nothing here is taken from the code under test but its values: what holds an event back, what
-may be announced, and with how much notice. `core_referee.py` judges by these.
+may be announced, and with how much notice. `group_checker.py` judges by these.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Reads lines `NAME METADATA-PORT CONTROL-PORT`, forks for each, and is a control node in the child.
 Prints `child NAME PID`, and `gone NAME STATUS` when it has ended.
 
-control_zygote.py URL SPEED
+control_forker.py URL SPEED
 """
 
 from __future__ import annotations

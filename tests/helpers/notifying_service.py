@@ -21,7 +21,7 @@ from forewarn.service.fleet import read
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from helpers.hook_receivers import Received, Web
-from helpers.patience import until_async
+from helpers.waiting import until_async
 
 FLEET = """
 hosts: [{name: h1, labels: {owner: ops}}, h2]

@@ -33,7 +33,7 @@ class Patience:
 
 
 @contextmanager
-def counted_patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[Patience]:
+def counted_timeout(monkeypatch: pytest.MonkeyPatch) -> Iterator[Patience]:
     patience, stop = Patience(), threading.Event()
     monkeypatch.setattr(catch_up, "guard", patience)
     thread = threading.Thread(target=patience.run, args=(stop,), name="patience", daemon=True)

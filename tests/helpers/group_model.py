@@ -33,8 +33,8 @@ from forewarn.core.fleet import Placement
 from forewarn.core.halts import Halt
 from forewarn.core.lifecycle import Move
 from forewarn.core.time import DAY, SECOND, Duration, Time
-from helpers.group_promises import unheard, with_left
-from helpers.group_referee import Referee
+from helpers.group_checker import Referee
+from helpers.group_rules import unheard, with_left
 
 START: Time = 1_700_000_000 * SECOND + 123_456  # not a whole second, on purpose
 
