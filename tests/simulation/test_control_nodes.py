@@ -20,7 +20,7 @@ WAYS = [
     for before in (True, False)
     for successor in ((0, 1, 2) if failure is Failure.DEAF else (1, 2))
 ]
-LIVES = 1_000  # at least, altogether
+LIVES = 400  # at least, altogether
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +34,13 @@ def commits(seed: int) -> int:
     return len(lived(seed, Fault(), STEPS).disk.commits)
 
 
+def share(seed: int, before: bool) -> range:
+    """Return every other commit of a life, and of the next life the others. To fail before a
+    commit is nearly the same as to fail after the previous one, so those take turns as well."""
+    first = 1 + (SEEDS.index(seed) + before) % 2
+    return range(first, commits(seed) + 1, 2)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
     ("failure", "before", "successor"),
@@ -43,7 +50,7 @@ def commits(seed: int) -> int:
 def test_no_promise_is_broken_when_the_leader_fails_at_any_commit(
     failure: Failure, before: bool, successor: int, seed: int
 ) -> None:
-    for at_commit in range(1, commits(seed) + 1):
+    for at_commit in share(seed, before):
         sim = lived(seed, Fault(failure, at_commit, before, successor), STEPS)
         assert (sim.faults, sim.deaths) == (1, 1 if successor else 0)
         assert sim.disk.lease.term >= 2  # whoever went on has begun another term
@@ -72,4 +79,4 @@ def test_no_promise_is_broken_when_the_clock_of_the_database_steps_at_any_commit
 
 
 def test_leaders_fail_in_many_simulated_lives() -> None:
-    assert sum(map(commits, SEEDS)) * len(WAYS) >= LIVES
+    assert sum(len(share(seed, before)) for seed in SEEDS for _, before, _ in WAYS) >= LIVES

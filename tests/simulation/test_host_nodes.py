@@ -14,7 +14,7 @@ from simulation.hosts import CutOff, Hosts, HostsScript, live
 from simulation.world import Kill
 
 STEPS = 10
-SEEDS = 100
+SEEDS = 60
 PARTS = 2  # of the seeds, for a readable report
 
 
