@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +13,17 @@ CLIENT, LONG_POLL = "client", "long-poll"
 GOOD = (PLAIN, PARALLEL, ASYNCIO, CLIENT, LONG_POLL, SHELL)
 FOLDER = Path(__file__).parent
 EVERY = 0.02  # seconds between two polls: one second of a client in production
+
+
+def paired(trials: Iterable[str], always: Iterable[str]) -> list[tuple[str, str]]:
+    """Return pairs of a good client and a trial: for every trial those that are always tried, and
+    one of the others by turns."""
+    others = [name for name in GOOD if name not in always]
+    return [
+        (client, trial)
+        for place, trial in enumerate(trials)
+        for client in (*always, others[place % len(others)])
+    ]
 
 
 class Client(Protocol):

@@ -17,9 +17,6 @@ from helpers.twins import clients
 from helpers.twins.play import findings, play
 from helpers.twins.table import NOT_CRASHED, TWINS
 
-PROGRAMS = [
-    name for name in clients.GOOD if name != clients.CLIENT
-]  # long-poll is the same library
 PAIRS = [(mistake, name) for mistake, twin in TWINS.items() for name in twin.scenarios]
 
 
@@ -29,8 +26,9 @@ def forked_programs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("forked_programs")
-@pytest.mark.parametrize("name", scenarios.names())
-@pytest.mark.parametrize("client", PROGRAMS)
+@pytest.mark.parametrize(
+    ("client", "name"), clients.paired(scenarios.names(), always=[clients.PLAIN])
+)
 def test_a_good_program_passes(client: str, name: str, tmp_path: Path) -> None:
     if client == clients.SHELL:
         require(shutil.which("curl"), "curl: apt-get install curl")
