@@ -37,7 +37,7 @@ CONFORMANCE_ARGS ?=
 # What is compiled once need not be compiled again by every process that the tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: dev check conformance test tests portable-beside-tests portable stress packages lint fuzz bench docs screenshots dist deb rpm lock clean
+.PHONY: dev check quick-tests conformance test tests portable-beside-tests portable stress packages lint fuzz bench docs screenshots dist deb rpm lock clean
 
 dev: $(VENV)/.server
 	@exec $(BIN)/forewarn dev $(DEV_ARGS)
@@ -65,13 +65,15 @@ TIMES ?=
 MINUTES ?=
 SEED ?=
 LOAD ?=
-stress: packages $(CLIENTS)/.ready $(AZURE)/.ready $(AGENT_WHEELS)
+stress: packages $(CLIENTS)/.ready $(AZURE)/.ready $(AGENT_WHEELS) $(VENV)/.fetched
 	@TIMES="$(TIMES)" MINUTES="$(MINUTES)" SEED="$(SEED)" LOAD="$(LOAD)" \
 		$(BIN)/python tools/stress-tests $(BIN)/pytest $(FILES)
 
 check: $(VENV)/.ready
-	@$(MAKE) --no-print-directory lint
-	HYPOTHESIS_PROFILE=check TEST_PROCESSES=4 TEST_IN_MEMORY=yes \
+	@$(TOGETHER) 2 lint quick-tests
+
+quick-tests: $(VENV)/.ready
+	+HYPOTHESIS_PROFILE=check TEST_PROCESSES=3 TEST_IN_MEMORY=yes \
 		$(BIN)/python tools/run-tests $(BIN)/pytest $(CHECKED)
 
 # The tests of the wire contract that need nothing but an address, at that address and no other.
