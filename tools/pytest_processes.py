@@ -213,7 +213,7 @@ def _run_files(session: pytest.Session, number: int, connection: Connection) -> 
         config = session.config
         # A directory of its own: a test looks through all that there are for the next free name.
         factory = config._tmp_path_factory  # type: ignore[attr-defined]
-        directory = factory.getbasetemp() / f"process{number}"
+        directory = factory.getbasetemp() / str(number)
         directory.mkdir(exist_ok=True)
         factory._basetemp = directory
         capture = config.pluginmanager.getplugin("capturemanager")
