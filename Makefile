@@ -50,10 +50,10 @@ test:
 	@TEST_BESIDE=yes $(TOGETHER) 5 tests portable-beside-tests
 
 tests: packages $(CLIENTS)/.ready $(AZURE)/.ready $(AGENT_WHEELS) $(VENV)/.fetched
-	+$(BIN)/python tools/run-tests $(BIN)/pytest
+	+TEST_IN_MEMORY=yes $(BIN)/python tools/run-tests $(BIN)/pytest
 
 portable-beside-tests: packages lint
-	@TEST_PROCESSES=1 $(MAKE) --no-print-directory portable
+	@TEST_PROCESSES=1 TEST_IN_MEMORY=yes $(MAKE) --no-print-directory portable
 
 # What runs on macOS and Windows as well, without what those do not have.
 portable: $(VENV)/.ready
