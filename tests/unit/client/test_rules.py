@@ -92,7 +92,9 @@ def test_back_off_grows_up_to_a_limit() -> None:
         assert most / 2 <= rest <= most
     assert stage.rules.status.problem == "answered 500"
     stands = stage.rules.status
-    assert stands.failures == len(stage.polls) == sum(stands.failures_by_kind.values())
+    under_way = len(stage.polls) - stands.failures
+    assert under_way in (0, 1)
+    assert stands.failures == sum(stands.failures_by_kind.values())
 
 
 @pytest.mark.parametrize(
@@ -325,7 +327,7 @@ def test_an_endpoint_that_is_not_found_is_reported_after_a_while() -> None:
     stage = ScriptedExchanges(places(), said=None, candidates=[A, B])
     with pytest.raises(EndpointNotFoundError, match=r"http://169\.254\.169\.254 cannot be reached"):
         stage.done(stage.rules.events(130))
-    assert stage.now < 1_000 + pace.ABSENT
+    assert sum(stage.rests) < pace.ABSENT
     assert len(stage.asks) >= 6, "somebody may have been restarting"
 
 
@@ -405,7 +407,8 @@ def test_the_timeout_of_a_call_is_respected() -> None:
         stage = ScriptedExchanges(always(reply))
         with pytest.raises(EndpointUnavailableError, match="valid answer"):
             stage.done(stage.rules.events(20))
-        assert most - 5 <= stage.now - 1_000 <= most
+        assert most - 5 <= stage.now - 1_000
+        assert sum(stage.rests) <= most
     stage = ScriptedExchanges(always(answer(500)))
     with pytest.raises(EndpointUnavailableError):
         stage.done(stage.rules.events(0))
