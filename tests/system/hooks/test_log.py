@@ -31,7 +31,9 @@ exec env -i NOTIFY_SOCKET="$2" "$1"
 """
 _SYSLOG = """
 mount --make-rprivate / && mount -t tmpfs -o mode=0755 tmpfs /run
+mkdir /run/shm && mount --bind /dev/shm /run/shm  # where the test's own files may be
 mount -t tmpfs -o mode=0755 tmpfs /dev && mknod -m 666 /dev/null c 1 3
+mkdir /dev/shm && mount --move /run/shm /dev/shm
 exec busybox syslogd -n -S -O "$1"
 """
 

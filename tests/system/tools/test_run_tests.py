@@ -178,7 +178,7 @@ def test_whoever_ends_the_runner_ends_its_tests(suite: SmallSuite, ending: signa
         "        print(os.getppid(), file=started, flush=True)\n"
         "        signal.pause()\n",
     )
-    process = suite.start(TEST_IN_MEMORY="yes")
+    process = suite.start()
     started: IO[str]
     with (suite.folder / "started").open() as started:
         pid = int(started.readline())
@@ -226,10 +226,10 @@ def test_a_run_that_is_terminated_ends_what_its_tests_have_set_up(suite: SmallSu
         "test_a.py",
         "@pytest.fixture\n"
         "def server():\n"
-        "    pathlib.Path('up').touch()\n"
         "    yield\n"
         "    pathlib.Path('down').touch()\n"
         "def test_a(server):\n"
+        "    pathlib.Path('up').touch()\n"
         "    while True:\n"
         "        time.sleep(0.01)\n",
     )
