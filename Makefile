@@ -30,7 +30,7 @@ DEV_ARGS ?=
 BENCH_PYTHON ?= $(firstword $(wildcard /usr/bin/python3) $(PYTHON))
 BENCH ?= poll
 BENCH_ARGS ?=
-CHECKED := tests/unit tests/ports tests/wire tests/integration
+CHECKED := tests/unit tests/ports tests/wire
 ENDPOINT ?=
 CONFORMANCE_ARGS ?=
 
@@ -50,10 +50,10 @@ test:
 	@TEST_BESIDE=yes $(TOGETHER) 5 tests portable-beside-tests
 
 tests: packages $(CLIENTS)/.ready $(AZURE)/.ready $(AGENT_WHEELS) $(VENV)/.fetched
-	+TEST_IN_MEMORY=yes $(BIN)/python tools/run-tests $(BIN)/pytest
+	+$(BIN)/python tools/run-tests $(BIN)/pytest
 
 portable-beside-tests: packages lint
-	@TEST_PROCESSES=1 TEST_IN_MEMORY=yes $(MAKE) --no-print-directory portable
+	@TEST_PROCESSES=1 $(MAKE) --no-print-directory portable
 
 # What runs on macOS and Windows as well, without what those do not have.
 portable: $(VENV)/.ready
@@ -73,8 +73,7 @@ check: $(VENV)/.ready
 	@$(TOGETHER) 2 lint quick-tests
 
 quick-tests: $(VENV)/.ready
-	+HYPOTHESIS_PROFILE=check TEST_PROCESSES=3 TEST_IN_MEMORY=yes \
-		$(BIN)/python tools/run-tests $(BIN)/pytest $(CHECKED)
+	+HYPOTHESIS_PROFILE=check $(BIN)/python tools/run-tests $(BIN)/pytest $(CHECKED)
 
 # The tests of the wire contract that need nothing but an address, at that address and no other.
 conformance: $(VENV)/.ready

@@ -88,6 +88,7 @@ LONGEST = (
     *("browser/test_pages.py", "browser/test_hostile.py", "browser/test_permissions.py"),
     *("browser/test_live.py", "browser/test_lists.py", "browser/test_pictures.py"),
     "system/node/test_host_node_take_over.py",
+    "ports/test_leadership.py",
     "unit/metadata/publishing/test_host_nodes.py",
     "system/guest_network/test_service.py",
     "system/docs/test_example_replica.py",
@@ -109,6 +110,9 @@ LONGEST = (
     "unit/testing/kit/test_clock_reactions.py",
     "integration/client/test_faults.py",
     "unit/drivers/test_registry.py",
+    "ports/test_store.py",
+    "ports/test_broken_leadership.py",
+    "unit/agent/test_agent.py",
 )
 
 

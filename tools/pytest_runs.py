@@ -24,7 +24,7 @@ TESTS_FAILED = 1  # pytest's exit status if there is nothing else to complain of
 # and what is compiled once is not compiled again by each of a thousand processes.
 UNSET = (
     *("PYTHONDONTWRITEBYTECODE", "MAKEFLAGS", "MFLAGS", "MAKELEVEL"),
-    *("TEST_PROCESSES", "TEST_IN_MEMORY", "TEST_BESIDE", "PYTEST_PROCESS"),
+    *("TEST_PROCESSES", "TEST_BESIDE", "PYTEST_PROCESS"),
     *("FILES", "TIMES", "MINUTES", "SEED", "LOAD"),
 )
 

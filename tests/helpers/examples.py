@@ -1,4 +1,4 @@
-"""How many examples a property is tried with."""
+"""What `make check` leaves out, and `make test` does not."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ CHECK = "check"  # the profile of `make check`
 FEWER, LEAST = 10, 10
 
 
+def in_check() -> bool:
+    return os.environ.get(PROFILE) == CHECK
+
+
 def examples(count: int) -> int:
-    """So many, or a tenth of them under `make check`; `make test` tries all."""
-    if os.environ.get(PROFILE) == CHECK:
+    """So many examples of a property, or a tenth of them under `make check`."""
+    if in_check():
         return max(LEAST, count // FEWER)
     return count
