@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import socket
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -13,7 +15,7 @@ from structlog.testing import capture_logs
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
-from forewarn.control.client.client import ControlClient
+from forewarn.control.client.client import TIMEOUT, ControlClient
 from forewarn.control.schema import core as s
 from forewarn.node import Address, Node
 from forewarn.node import node as node_module
@@ -23,6 +25,7 @@ from forewarn.node.wiring import control_node
 from forewarn.store.port import Member
 from forewarn.store.postgres import nodes as postgres_nodes
 from forewarn.store.postgres.engine import PostgresStore
+from forewarn.support import guard
 from helpers.arm import COMPUTE, SUBSCRIPTION
 from helpers.certificates import Authority
 from helpers.control_nodes import ControlNodes, ask, new_state
@@ -160,6 +163,13 @@ def test_only_the_leader_knows_which_nodes_of_hosts_have_joined(
     assert [state["node"]["state"] for state in states] == ["joined", "unknown"]
     samples = [metrics(n.control_url) for n in (leader, follower)]
     assert ["forewarn_hosts_apart" in sample for sample in samples] == [True, False]
+    event = ask(leader.control_url, "POST", "/v1/events", REBOOT).json()["id"]
+    until(lambda: follower.store.seq == leader.store.seq)
+    for path in (f"/v1/events/{event}/explain", "/v1/hosts/h1/explain"):
+        refused = ask(follower.control_url, "GET", path)
+        assert refused.json()["type"].endswith("#problem-not-leading")
+        assert refused.headers["forewarn-leader"]
+        assert ask(leader.control_url, "GET", path).status == 200
     assert ask(leader.control_url, "DELETE", "/v1/hosts/h1").status < 300
     until(lambda: follower.store.seq == leader.store.seq)
 
@@ -186,7 +196,7 @@ def test_the_status_names_the_leading_control_node(leader: Node, follower: Node)
     assert here.commit == there.commit
     # As in `systemctl status`.
     assert re.match(
-        "2 machines, 2 active events; .*'c1' .* http://127.0.0.1", status_line(follower)
+        r"2 machines, \d+ active events; .*'c1' .* http://127.0.0.1", status_line(follower)
     )
     assert "; guests at http://127.0.0.1" in status_line(leader)
 
@@ -274,6 +284,50 @@ def test_a_command_with_several_urls_finds_the_node_that_decides(
         "web-1"
     ]
     assert client.url == leader.control_url
+
+
+def test_a_command_with_several_urls_reads_what_the_leader_knows(
+    leader: Node, follower: Node
+) -> None:
+    client = ControlClient(f"{follower.control_url}, {leader.control_url}")
+    shown = client.status().control_node
+    assert shown is not None
+    assert shown.role == "leads"
+    assert client.readiness().parts["leadership"] == "ok"
+
+
+def test_a_command_reads_from_a_follower_while_nobody_can_be_reached_who_decides(
+    leader: Node, follower: Node
+) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        client = ControlClient(f"{nobody}, {follower.control_url}")
+        shown = client.status().control_node
+    assert shown is not None
+    assert (shown.name, shown.role) == ("c2", "follows")
+
+
+def test_a_control_node_that_does_not_answer_is_soon_left(leader: Node) -> None:
+    """A computer that is off: packets to it are lost, so nothing refuses the connection."""
+    with full_listener() as silent:
+        client = ControlClient(f"{silent}, {leader.control_url}")
+        began = guard.monotonic()
+        assert client.machines()
+        assert client.groups()
+        assert guard.monotonic() - began < TIMEOUT / 2
+
+
+@contextlib.contextmanager
+def full_listener() -> Iterator[str]:
+    """Yield a URL at which connections are neither accepted nor refused."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(3):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 def test_metrics_show_which_node_leads(leader: Node, follower: Node) -> None:

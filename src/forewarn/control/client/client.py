@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 TIMEOUT = 60.0  # seconds
 UNDER_WAY_TRIES = 30  # repetitions of a request that is under way after its connection broke
 UNDER_WAY_PAUSE = 1.0  # seconds between repetitions
+CONNECT_FIRST = 1.0  # seconds for a connection, while there are other control nodes to try
 LEADER_TRIES = 120  # rounds in which all control nodes are asked which of them decides
 LEADER_PAUSE = 0.5  # seconds between two rounds
 TOKENS_PAGE = "1000"  # tokens in one response
@@ -471,20 +472,21 @@ class ControlClient:
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise unreachable(self.url, error) from error
 
-    def _connection(self) -> http.client.HTTPConnection:
-        return self._addresses[0].connection(self.timeout)
+    def _connection(self, patience: float | None) -> http.client.HTTPConnection:
+        return self._addresses[0].connection(patience)
 
     def _reachable(self) -> http.client.HTTPConnection:
         """Return a connection to the first control node that can be reached."""
-        for _ in self._addresses[1:]:
-            connection = self._connection()
+        for _ in self._addresses[1:] and self._addresses:
+            connection = self._connection(CONNECT_FIRST)
             try:
                 connection.connect()
+                connection.sock.settimeout(self.timeout)
                 return connection
             except OSError:
                 connection.close()
                 self._turn()
-        return self._connection()
+        return self._connection(self.timeout)
 
     def _send(
         self, method: str, target: str, body: object, headers: Mapping[str, str]
@@ -521,16 +523,19 @@ class ControlClient:
     def _exchange(
         self, method: str, target: str, body: object, headers: Mapping[str, str]
     ) -> tuple[int, Message, bytes]:
-        """Send a request to one control node after the other, until one answers that decides or
-        need not. While none decides, wait: a take-over takes seconds."""
+        """Send a request to one control node after the other, until one answers that decides. Those
+        that follow know less, so they answer only what nobody else does: a GET request while none
+        decides. Other requests wait for one that does: a take-over takes seconds."""
         repeatable = method == "GET" or KEY in headers
-        waits = 0
+        several = len(self._addresses) > 1
+        asked = {**headers, s.LEADER_HEADER: s.LEADER_ONLY} if several else headers
+        patience, waits = CONNECT_FIRST if several else self.timeout, 0
         while True:
             refusal: tuple[int, Message, bytes] | None = None
             failure: Unreachable | None = None
             for _ in self._addresses:
                 try:
-                    response = self._exchange_once(method, target, body, headers)
+                    response = self._exchange_once(method, target, body, asked, patience)
                 except Unreachable as error:
                     if error.sent and not repeatable:
                         raise
@@ -541,10 +546,13 @@ class ControlClient:
                     return response
                 refusal = response
                 self._turn(response[1].get(s.LEADER_HEADER, ""))
+            if asked is not headers and (refusal is None or method == "GET"):
+                asked, patience = headers, self.timeout
+                continue
             if refusal is None:
                 assert failure is not None
                 raise failure
-            if len(self._addresses) == 1 or waits == LEADER_TRIES:
+            if not several or waits == LEADER_TRIES:
                 return refusal
             if not waits:
                 self.on_wait()
@@ -552,16 +560,24 @@ class ControlClient:
             threading.Event().wait(LEADER_PAUSE)
 
     def _exchange_once(
-        self, method: str, target: str, body: object, headers: Mapping[str, str]
+        self,
+        method: str,
+        target: str,
+        body: object,
+        headers: Mapping[str, str],
+        patience: float | None,
     ) -> tuple[int, Message, bytes]:
+        """Send a request to the first control node, to which there is a connection within so many
+        seconds."""
         parts = urlsplit(self.url)
         connected = False
         all_headers: dict[str, Any] = {"Content-Type": "application/json", **GZIP, **headers}
         try:
-            connection = self._connection()
+            connection = self._connection(patience)
             try:
                 data = None if body is None else msgspec.json.encode(body)
                 connection.connect()
+                connection.sock.settimeout(self.timeout)
                 connected = True
                 connection.request(method, parts.path + target, data, all_headers)
                 response = connection.getresponse()

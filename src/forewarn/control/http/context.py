@@ -41,7 +41,7 @@ from forewarn.service.telemetry.metrics import ServiceMetrics
 from forewarn.service.telemetry.samples import Histograms, Sample
 from forewarn.service.upkeep.clock_acceptance import ClockAcceptance
 from forewarn.service.upkeep.history import History
-from forewarn.store.port import Copy, Key, Member, Store
+from forewarn.store.port import Copy, Key, Member, NotLeading, Store
 from forewarn.verdict.observer import Observer
 
 
@@ -129,6 +129,17 @@ class Context(msgspec.Struct, frozen=True):
 # that the API needs to start. The variable holds the service whose request is being answered.
 current_context: ContextVar[Context] = ContextVar("current_context")
 context = current_context.get
+
+
+def require_known_hosts() -> None:
+    """Raise NotLeading if what holds an event depends on which nodes of hosts are connected, which
+    only the control node knows that decides."""
+    here = context()
+    leadership = here.store.leadership
+    if leadership is None or here.decides or not any(host.node for host in here.hosts.hosts()):
+        return
+    leader = leadership.leader()
+    raise NotLeading(leader if leader and leader.held else None)
 
 
 class CallContext(msgspec.Struct, frozen=True):

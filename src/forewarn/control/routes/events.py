@@ -9,7 +9,7 @@ from litestar.params import JSONBody, QueryParameter
 
 from forewarn.control.http import filters
 from forewarn.control.http.access import authorization
-from forewarn.control.http.context import Call, CallContext, context
+from forewarn.control.http.context import Call, CallContext, context, require_known_hosts
 from forewarn.control.http.errors import (
     RefusedError,
     duration_of,
@@ -397,13 +397,14 @@ async def finish_event(call: Call, id: Id, data: JSONBody[s.FinishRequest]) -> s
         tag="events",
         summary="Explain what an event waits for",
         respects_limits=True,
-        refuses=(409,),
+        refuses=(409, 503),
         commands=("event explain", "status"),
         command_example="event explain 4933F66C",
     ).options,
 )
 async def explain_event(call: Call, id: Id) -> s.Explanation:
     id = await authorization.require_event(call, id)
+    require_known_hosts()
     explanation = unwrap(await context().platform.explain(id))
     verbs = [_HANDLERS[verb] for verb in explanation.verbs]
     if not authorization.may_end(call, explanation.event):

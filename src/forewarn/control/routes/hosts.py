@@ -11,7 +11,7 @@ from litestar.params import JSONBody
 
 from forewarn.control.http import filters
 from forewarn.control.http.access import authorization
-from forewarn.control.http.context import Call, context
+from forewarn.control.http.context import Call, context, require_known_hosts
 from forewarn.control.http.errors import (
     duration_of,
     encode_in_thread,
@@ -117,12 +117,14 @@ def get_host(call: Call, name: Name) -> s.Host:
         tag="hosts",
         summary="Explain what is planned for a host and what it waits for",
         respects_limits=True,
+        refuses=(503,),
         commands=("host explain", "host show"),
         command_example="host explain host-a",
     ).options,
 )
 def explain_host(call: Call, name: Name) -> s.HostExplanation:
     authorization.require_host(call, name)
+    require_known_hosts()
     return core.host_explanation(unwrap(context().hosts.explain(name)))
 
 

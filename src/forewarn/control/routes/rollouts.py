@@ -9,7 +9,7 @@ from litestar.params import JSONBody, QueryParameter
 
 from forewarn.control.http import filters
 from forewarn.control.http.access import authorization
-from forewarn.control.http.context import Call, context
+from forewarn.control.http.context import Call, context, require_known_hosts
 from forewarn.control.http.errors import RefusedError, duration_of, instant, parse_enum, unwrap
 from forewarn.control.http.operation import KeyedResponse, Operation, links_to
 from forewarn.control.http.paging import (
@@ -192,7 +192,7 @@ async def get_rollout(
         tag="rollouts",
         summary="Explain what a rollout waits for",
         respects_limits=True,
-        refuses=(409,),
+        refuses=(409, 503),
         commands=("rollout explain", "rollout show"),
         command_example="rollout explain 1B2C",
     ).options,
@@ -202,6 +202,7 @@ async def explain_rollout(
 ) -> r.RolloutExplanation:
     """Lanes that wait for the same reason are counted, with some examples."""
     id = await authorization.require_rollout(call, id)
+    require_known_hosts()
     return views.explanation(unwrap(await context().rollouts.explain(id, host or group)))
 
 

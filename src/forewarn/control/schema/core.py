@@ -12,6 +12,7 @@ from forewarn.control.schema.types import doc
 
 COMMIT_HEADER = "Forewarn-Commit"  # of every response: it contains everything up to this commit
 LEADER_HEADER = "Forewarn-Leader"  # on a refusal: URL of the control node that decides
+LEADER_ONLY = "only"  # its value on a request that a control node that follows refuses, too
 # Header of every response of a service with a virtual clock or a speed: its ClockHeader as JSON.
 CLOCK_HEADER = "Forewarn-Clock"
 BACKUP_HEADER = "Forewarn-Copy"  # header of a backup: its BackupContents as JSON

@@ -22,6 +22,7 @@ from forewarn.control.http.errors import ProblemError, not_leading
 from forewarn.control.http.idempotency import IdempotencyKeys
 from forewarn.control.http.problems import CALENDAR_PATH, DOCUMENT_PATH, PAGE
 from forewarn.control.http.responses import ResponseWriter
+from forewarn.control.schema import core as s
 from forewarn.core.access import local
 from forewarn.service.access import secret
 from forewarn.service.access.issuer_keys import IssuerUnavailable
@@ -127,8 +128,9 @@ class Admission:
         caller = await self._caller(scope, headers)
         if caller is not None:
             scope["state"]["caller"] = caller
-            if scope["method"] in WRITE_METHODS:
-                check_leading(self._context)
+        changes = caller is not None and scope["method"] in WRITE_METHODS
+        if changes or headers.get(_LEADER) == [_ONLY]:
+            check_leading(self._context)
 
     async def _caller(self, scope: Any, headers: Headers) -> Caller | None:
         """Return the caller, or None if it is anonymous, which is enough for public pages. Tokens
@@ -225,6 +227,9 @@ def _check_path(scope: Any) -> None:
 def _is_page(scope: Any) -> bool:
     path: str = scope["path"]
     return scope["method"] in ("GET", "HEAD") and (path in PAGES or path.startswith(PORTAL))
+
+
+_LEADER, _ONLY = s.LEADER_HEADER.lower().encode(), s.LEADER_ONLY.encode()
 
 
 def check_leading(context: Context) -> None:
