@@ -19,7 +19,7 @@ from forewarn.core.fleet import Host
 from forewarn.core.registry import HostPut
 from forewarn.store import Batch, Commit, Entry, OutcomeUnknown, Store, StoreFailed
 from forewarn.store.port import Deposed, Key, Member, States
-from forewarn.store.postgres import engine, lease
+from forewarn.store.postgres import engine, lease, session
 from forewarn.store.postgres.engine import PostgresStore
 from forewarn.support import guard
 from helpers import postgres
@@ -160,7 +160,7 @@ async def commit_without_standby(
             attempts = ended_writers(monkeypatch)
             end_limits(first)
             await until(
-                lambda: len(attempts) > 2 or committing.done() or waits(url, "forewarn claim")
+                lambda: len(attempts) > 2 or committing.done() or waits(url, "forewarn claim %")
             )
             assert not committing.done(), "what is on one disk only was acknowledged"
             assert numbers(url) == before, "what is on one disk only can be read"
@@ -216,7 +216,7 @@ def ended_writers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     honest = psycopg.Connection.execute
 
     def counting(self: psycopg.Connection[Any], query: Any, *rest: Any, **named: Any) -> Any:
-        if query == lease._END_WRITERS:
+        if query == session._END:
             attempts.append(1)
         return honest(self, query, *rest, **named)
 

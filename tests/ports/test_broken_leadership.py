@@ -12,7 +12,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from forewarn.store.postgres import engine, lease
+from forewarn.store.postgres import engine, lease, session
 from forewarn.store.postgres.engine import PostgresStore
 from forewarn.store.postgres.session import Watchdog
 from forewarn.support import guard
@@ -122,9 +122,9 @@ def cancels_and_takes_it_for_success(patch: pytest.MonkeyPatch) -> None:
 
 
 def ends_sessions_that_wait_for_the_standby(patch: pytest.MonkeyPatch) -> None:
-    ended, _, condition = lease._END_WRITERS.rpartition("AND")
+    ended, _, condition = session._END.rpartition("AND")
     assert "SyncRep" in condition
-    patch.setattr(lease, "_END_WRITERS", ended)
+    patch.setattr(session, "_END", ended)
 
 
 @pytest.mark.parametrize(

@@ -303,7 +303,7 @@ def test_a_leader_that_can_open_no_session_to_write_gives_its_lease_back(
 ) -> None:
     """As with a limit of the role's connections: the one through which it renews is still there."""
 
-    def refused(_url: str) -> None:
+    def refused(_url: str, _purpose: str, **_: object) -> None:
         raise psycopg.OperationalError("too many connections for role")
 
     async def body() -> None:
@@ -314,8 +314,8 @@ def test_a_leader_that_can_open_no_session_to_write_gives_its_lease_back(
         async with opened(first, second):
             await take(first)
             with monkeypatch.context() as patch:
-                patch.setattr(engine, "connect_writer", refused)
-                first.connect_writer()
+                patch.setattr(engine, "connect", refused)
+                first.connect_leader()
                 async with asyncio.timeout(LIMIT):
                     while not ends:
                         with contextlib.suppress(StoreFailed, OutcomeUnknown):
@@ -665,10 +665,10 @@ def test_a_leader_that_cannot_resolve_a_doubt_ends_although_it_renews_its_lease(
         first = node(url, "c1", length=SHORT)
         connect = session.connect
 
-        def refused(url: str, purpose: str) -> psycopg.Connection[Any]:
+        def refused(url: str, purpose: str, **named: Any) -> psycopg.Connection[Any]:
             if purpose == "claim":
                 raise error
-            return connect(url, purpose)
+            return connect(url, purpose, **named)
 
         async with opened(first):
             await take(first)
@@ -745,7 +745,7 @@ def test_a_leader_that_stands_still_in_a_transaction_is_no_obstacle(url: str) ->
     async def body() -> None:
         second = node(url, "c2")
         async with opened(second):
-            with session.connect_writer(url) as still:
+            with session.connect(url, "writer", term=1) as still:
                 still.execute("BEGIN")
                 still.execute("SELECT 1 FROM leader FOR KEY SHARE")
                 await take(second)
@@ -754,6 +754,35 @@ def test_a_leader_that_stands_still_in_a_transaction_is_no_obstacle(url: str) ->
                     still.execute("SELECT 1")
 
     run(body())
+
+
+def test_a_claim_ends_all_sessions_of_earlier_terms_and_no_others(url: str) -> None:
+    """As of a leader that was cut off: the server notices that only after some time."""
+
+    async def body() -> None:
+        first, second, third = (node(url, name) for name in ("c1", "c2", "c3"))
+        async with opened(first, second, third):
+            await take(first)
+            await put(first, "h1")
+            assert await log(first) == [1]  # through a session of its own
+            leaders, others = sessions(url, term=1), sessions(url, term=None)
+            assert sorted(leaders.values()) == ["lease", "reader", "writer"]
+            shorten(first, SHORT)
+            await take(second)
+            await until(lambda: not leaders.keys() & sessions(url, term=1).keys())
+            kept = sessions(url, term=None).keys() | sessions(url, term=2).keys()
+            assert [others[pid] for pid in others.keys() - kept] == ["reader"]  # writes from now on
+
+    run(body())
+
+
+def sessions(url: str, *, term: int | None) -> dict[int, str]:
+    """Return the sessions of leaders of this term, or of nodes that follow: their processes at the
+    server, and what they are for."""
+    rows = execute(url, "SELECT pid, application_name FROM pg_stat_activity")
+    words = {pid: name.split() for pid, name in rows if name.startswith("forewarn ")}
+    wanted = [] if term is None else [str(term)]
+    return {pid: name[1] for pid, name in words.items() if name[2:3] == wanted}
 
 
 def test_a_write_that_hangs_is_given_up_and_the_next_one_succeeds(

@@ -39,7 +39,7 @@ from forewarn.store.postgres.arrays import Pipelined
 from forewarn.store.postgres.follower import READ_LIMIT
 from forewarn.store.postgres.leadership import RETRY, PostgresLeadership
 from forewarn.store.postgres.lease import CHANNEL, COMMITTED, FENCE, Lease, try_write
-from forewarn.store.postgres.session import Watchdog, connect, connect_writer, waited_for_standby
+from forewarn.store.postgres.session import Watchdog, connect, waited_for_standby
 from forewarn.store.sql import read
 from forewarn.store.sql.store import SqlStore
 from forewarn.support import guard
@@ -144,7 +144,8 @@ class PostgresStore(SqlStore):
     def check_writable(self) -> None:
         self._thread.submit(self._try_write).result()
 
-    def connect_writer(self) -> None:
+    def connect_leader(self) -> None:
+        self._reading.submit(self._close_reader)
         self._thread.submit(self._connect_again).result()
 
     def failing_for(self) -> float:
@@ -185,7 +186,7 @@ class PostgresStore(SqlStore):
     def _connect(self) -> psycopg.Connection[Any]:
         """Open a connection that writes only if this process decides: those of others are ended."""
         if self._lease.term:
-            connection = connect_writer(self.url)
+            connection = connect(self.url, "writer", term=self._lease.term)
             arrays.register(connection)
             return connection
         return connect(self.url, "reader", autocommit=False)
@@ -315,7 +316,7 @@ class PostgresStore(SqlStore):
     # In the reading thread.
 
     def _make_reader(self) -> sa.Engine:
-        return database.engine(lambda: connect(self.url, "reader"))
+        return database.engine(lambda: connect(self.url, "reader", term=self._lease.term))
 
 
 def _driver(connection: sa.Connection) -> psycopg.Connection[Any]:

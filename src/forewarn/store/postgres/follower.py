@@ -44,8 +44,8 @@ class Replica(Protocol):
     def check_writable(self) -> None:
         """Raises one of `errors` if no session can be opened, or none can write."""
 
-    def connect_writer(self) -> None:
-        """Have the next connection write."""
+    def connect_leader(self) -> None:
+        """Have the next connections be those of a leader."""
 
 
 class Follower:
@@ -152,7 +152,7 @@ class Follower:
             return False
         self._read_news(connection)  # what is read after a claim is the log
         self.leader = look(connection).leader()
-        self._store.connect_writer()
+        self._store.connect_leader()
         self.claimed = True
         return True
 

@@ -151,7 +151,7 @@ class PostgresLeadership(Leadership):
     def _run(self) -> None:
         while not self._stopped.is_set():
             try:
-                with connect(self._store.url, "lease") as connection:
+                with connect(self._store.url, "lease", term=self._lease.term) as connection:
                     self._follower.problem = ""
                     self._follower.follow(connection)
                     if self._follower.claimed:

@@ -28,7 +28,13 @@ import psycopg
 from forewarn.core import Time
 from forewarn.store.lease_watch import LeaseWatch
 from forewarn.store.port import Deposed, Leader, Member
-from forewarn.store.postgres.session import WRITER_NAME, Watchdog, connect, waited_for_standby
+from forewarn.store.postgres.session import (
+    Watchdog,
+    connect,
+    end_sessions,
+    name_session,
+    waited_for_standby,
+)
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
@@ -64,16 +70,6 @@ UPDATE leader SET until = clock_timestamp() + make_interval(secs => %s)
  WHERE term = %s RETURNING extract(epoch FROM clock_timestamp())
 """
 _GIVE_BACK = "UPDATE leader SET until = 'epoch' WHERE term = %s"
-# A writer that was stopped in the middle of a transaction keeps the row locked for as long as it
-# stands still, in a session that counts as active. One whose COMMIT waits for a standby is left
-# alone: to end it would make the commit visible although it is on one disk only, and a claim would
-# have to wait for the standby as well.
-_END_WRITERS = f"""
-SELECT pg_terminate_backend(pid) FROM pg_stat_activity
- WHERE application_name = {WRITER_NAME} AND datname = current_database()
-   AND usename = current_user AND pid <> pg_backend_pid()
-   AND wait_event IS DISTINCT FROM 'SyncRep'
-"""
 _LOCK_PATIENCE = "300ms"
 _LOOK_AGAIN = 0.2  # seconds between two looks at a row that may be renewed
 _LOCK = f"SELECT term FROM leader WHERE term = %s AND {_UNTIL} = %s FOR UPDATE"
@@ -150,6 +146,9 @@ class Lease:
             return False
         with self._changing:
             self.term, self._until = row[0], started + self.length
+        name_session(connection, "lease", self.term)
+        if not seen.is_free():  # whoever gives it back closes its own
+            end_sessions(connection, before_term=self.term)
         if problem := clock_problem(asked, float(row[1])):
             self.give_back(connection)
             raise ClockApart(problem)
@@ -158,7 +157,7 @@ class Lease:
     def claim_again(self) -> None:
         """Begin another term in place of one's own, and so wait for, or end, everything that was
         begun in it. Raises Deposed."""
-        with self._changing, connect(self.url, "claim") as connection:
+        with self._changing, connect(self.url, "claim", term=self.term) as connection:
             with self._watchdog.limit(connection, self.length):
                 started = guard.boottime()
                 row = self._changed(connection, _CLAIM_AGAIN, (self.length, self.term))
@@ -198,14 +197,15 @@ class Lease:
 
     def _changed(self, connection: psycopg.Connection[Any], statement: str, values: Any) -> Any:
         """Change the key of the row. A transaction that has locked it is waited for, and after a
-        moment its session is ended, unless it is committing."""
+        moment its session is ended, unless it is committing: a writer that was stopped in the
+        middle of one keeps the row locked for as long as it stands still."""
         while True:
             try:
                 with waited_for_standby(connection), connection.transaction():
                     connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_PATIENCE}'")
                     return connection.execute(statement, values).fetchone()
             except psycopg.errors.LockNotAvailable:
-                ended = connection.execute(_END_WRITERS).rowcount
+                ended = end_sessions(connection, purpose="writer")
                 if ended and self._sessions_ended.record():
                     log.warning(
                         "the last leader stands still in a transaction: its session is ended"

@@ -24,6 +24,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from forewarn.store.port import StoreUnusable
 from forewarn.support import guard
 
+NAME_LENGTH = 63  # bytes of an application_name that a server keeps
 # What libpq is told unless the URL says otherwise: times in seconds, tcp_user_timeout in
 # milliseconds.
 DEFAULTS = {
@@ -34,9 +35,38 @@ DEFAULTS = {
     "keepalives_interval": 1,
     "keepalives_count": 3,
 }
-# The name of the session that writes, in SQL. A database may contain several states, each in a
-# schema of its own. The server would replace what is not ASCII, so that nobody found the session.
-WRITER_NAME = "left('forewarn writer ' || regexp_replace(current_schema(), '[^ -~]', '_', 'g'), 63)"
+# What the server is told for each session. Without the first four, it would keep the session of a
+# client that was cut off for hours, until it has no connections left. They are longer than the
+# client's: a client that is busy reads nothing for some seconds. The next ends a transaction, and
+# so its locks, of a process that stands still. The last is as it is by default, whatever the role
+# has: in others, a renewal and the fence are in conflict.
+SERVER_SETTINGS = {
+    "tcp_keepalives_idle": "5s",
+    "tcp_keepalives_interval": "5s",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "20s",
+    "idle_in_transaction_session_timeout": "5min",
+    "default_transaction_isolation": "read committed",
+}
+# In SQL, what the names of a leader's sessions end with. A database may contain several states,
+# each in a schema of its own. The server would replace what is not ASCII, so that nobody found the
+# session.
+_SCHEMA = "regexp_replace(current_schema(), '[^ -~]', '_', 'g')"
+_NAME = f"""
+SELECT set_config('application_name', left(%s::text || {_SCHEMA}, {NAME_LENGTH}), false)
+"""
+# A session whose COMMIT waits for a standby is left alone: to end it would make the commit visible
+# although it is on one disk only.
+_END = f"""
+SELECT pg_terminate_backend(pid) FROM (
+  SELECT *, substring(application_name FROM '^forewarn [a-z]+ [0-9]+ ') AS beginning
+    FROM pg_stat_activity
+) AS sessions
+ WHERE application_name = left(beginning || {_SCHEMA}, {NAME_LENGTH})
+   AND beginning LIKE %s AND split_part(beginning, ' ', 3)::bigint < %s
+   AND datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
+   AND wait_event IS DISTINCT FROM 'SyncRep'
+"""
 CHECK_INTERVAL = 0.25  # seconds between two looks of the watchdog
 
 # Both log what goes wrong at the end of a connection that was lost, which is an exception as well,
@@ -58,13 +88,19 @@ class Session(psycopg.Connection[Any]):
         self.cancel()
 
 
-def connect(url: str, purpose: str, *, autocommit: bool = True) -> psycopg.Connection[Any]:
-    """Open a session. `purpose` is shown with it in pg_stat_activity."""
+def connect(
+    url: str, purpose: str, *, term: int = 0, autocommit: bool = True
+) -> psycopg.Connection[Any]:
+    """Open a session. `purpose` is shown with it in pg_stat_activity, and so is the `term` of a
+    leader."""
     conninfo = make_conninfo(**{**DEFAULTS, **_parameters(url)})
     connection = Session.connect(conninfo, autocommit=True, application_name=f"forewarn {purpose}")
     try:
-        # Whatever is the default of the role: in others, a renewal and the fence are in conflict.
-        connection.execute("SET default_transaction_isolation = 'read committed'")
+        connection.execute(
+            "; ".join(f"SET {name} = '{value}'" for name, value in SERVER_SETTINGS.items())
+        )
+        if term:
+            name_session(connection, purpose, term)
         connection.autocommit = autocommit
     except BaseException:
         connection.close()
@@ -72,15 +108,17 @@ def connect(url: str, purpose: str, *, autocommit: bool = True) -> psycopg.Conne
     return connection
 
 
-def connect_writer(url: str) -> psycopg.Connection[Any]:
-    """Open the session that writes. It is for the caller to send BEGIN."""
-    connection = connect(url, "writer")
-    try:
-        connection.execute(f"SELECT set_config('application_name', {WRITER_NAME}, false)")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+def name_session(connection: psycopg.Connection[Any], purpose: str, term: int) -> None:
+    """Let a later leader find a session of this term."""
+    connection.execute(_NAME, (f"forewarn {purpose} {term} ",))
+
+
+def end_sessions(
+    connection: psycopg.Connection[Any], *, purpose: str = "%", before_term: int = 2**63 - 1
+) -> int:
+    """End the sessions of leaders: those with this purpose, of terms before this one. Returns how
+    many there were."""
+    return connection.execute(_END, (f"forewarn {purpose} %", before_term)).rowcount
 
 
 @contextlib.contextmanager
