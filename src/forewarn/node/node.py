@@ -87,7 +87,7 @@ from forewarn.service.telemetry.expiry import expiry_readings
 from forewarn.service.telemetry.health import ServiceHealth
 from forewarn.service.telemetry.leadership import leadership_readings
 from forewarn.service.telemetry.metrics import ServiceMetrics
-from forewarn.service.telemetry.reach import reach_readings, reach_warning
+from forewarn.service.telemetry.reach import nodeless_warning, reach_readings, reach_warning
 from forewarn.service.telemetry.samples import Histograms, Sample
 from forewarn.service.upkeep import after_restore
 from forewarn.service.upkeep.clock_acceptance import ClockAcceptance
@@ -345,8 +345,12 @@ class Node(Component):
         self.executor.on_attempt = self.metrics.attempted
         self.health = ServiceHealth(
             *(store, self.scheduler, self.writer, self._endpoint_problem, driver.problem),
-            lambda: reach_warning(self.apart_hosts),
+            self._host_warnings,
         )
+
+    def _host_warnings(self) -> dict[str, str]:
+        nodeless = nodeless_warning(self.host_index) if self.config.has_nodes else ""
+        return {"hosts": reach_warning(self.apart_hosts), "nodes": nodeless}
 
     async def _begin_deciding(self) -> None:
         """Continue where the last process that decided has ended, and decide from now on."""

@@ -92,6 +92,11 @@ class HostIndex:
         """Return the machines on a host that are not gone, sorted by name."""
         return self._alive(self._machines_by_host.get(host, {}))
 
+    def without_node(self) -> list[str]:
+        """Return the hosts that have machines, and are not expected to have a node."""
+        hosts = self._store.registry.hosts.values()
+        return [host.name for host in hosts if not host.node and self.machines_on(host.name)]
+
     def disputed_on(self, host: str) -> list[Machine]:
         """Return the machines of which it is disputed whether they are on this host: a fleet file
         names another host than the one that they are known to have moved to."""

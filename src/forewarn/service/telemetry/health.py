@@ -47,10 +47,10 @@ class ServiceHealth:
         writer: Writer,
         guests: Callable[[], str],
         driver: Callable[[], str],
-        hosts: Callable[[], str],
+        hosts: Callable[[], Mapping[str, str]],
     ) -> None:
-        """`guests`, `driver` and `hosts` return what is wrong with the guests' endpoint, with the
-        driver and with reaching hosts, or an empty string."""
+        """`guests` and `driver` return what is wrong with the guests' endpoint and with the driver,
+        or an empty string; `hosts` returns warnings about hosts, by subject."""
         self._store = store
         self._scheduler = scheduler
         self._writer = writer
@@ -95,7 +95,7 @@ class ServiceHealth:
         """Return what somebody should look at although the service is ready, by subject."""
         leadership = self._store.leadership
         warnings = {} if leadership is None else leadership.warnings()
-        warnings = {**warnings, "hosts": self._hosts()}
+        warnings = {**warnings, **self._hosts()}
         return {subject: text for subject, text in warnings.items() if text}
 
     def leading(self) -> dict[str, str]:

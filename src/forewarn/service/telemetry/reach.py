@@ -1,4 +1,5 @@
-"""Hosts that cannot be told, because their node is cut off: as metrics, and as a warning."""
+"""Hosts that cannot be told, because their node is cut off, and hosts without one: as metrics, and
+as warnings."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Iterator
 
 from forewarn.core.time import SECOND, Time
 from forewarn.service.indexes.apart_hosts import ApartHosts
+from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.telemetry.samples import Sample, gauge
 from forewarn.support.text import counted, utc
 
@@ -42,4 +44,16 @@ def reach_warning(apart: ApartHosts) -> str:
     return (
         f"{counted(len(hosts), 'host')} cannot be told, because {cut_off}: nothing starts for the"
         " machines there; see 'forewarn host list'"
+    )
+
+
+def nodeless_warning(hosts: HostIndex) -> str:
+    """Return a sentence for operators; empty if every host with machines is expected to have a
+    node, or if this process does not know. It names no host either."""
+    without = hosts.without_node() if hosts.apart.known else []
+    if not without:
+        return ""
+    return (
+        f"guests on {counted(len(without), 'host')} are not answered, because no node has joined"
+        " there; see 'forewarn host list'"
     )

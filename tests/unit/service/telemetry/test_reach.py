@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
+from forewarn.core import Machine
+from forewarn.core.changes import MachinePut
 from forewarn.core.fleet import Host
 from forewarn.core.registry import HostPut
 from forewarn.core.time import MINUTE, SECOND
 from forewarn.service.indexes.apart_hosts import ApartHosts
-from forewarn.service.telemetry.reach import reach_readings, reach_warning
+from forewarn.service.indexes.hosts import HostIndex
+from forewarn.service.telemetry.reach import nodeless_warning, reach_readings, reach_warning
 from forewarn.store import MemoryStore
-from forewarn.store.port import Batch
+from forewarn.store.port import Batch, Entry
 
 START = 1_700_000_000 * SECOND
 
@@ -32,5 +35,23 @@ def test_readings_count_unreachable_hosts_and_their_longest_time() -> None:
         apart.joined("h1", START + 2 * MINUTE)
         apart.joined("h2", START + 2 * MINUTE)
         assert reach_warning(apart) == ""
+
+    asyncio.run(work())
+
+
+def test_hosts_with_machines_on_which_no_node_has_joined_give_a_warning() -> None:
+    async def work() -> None:
+        store = MemoryStore()
+        hosts = HostIndex(store)
+        await store.open()
+        puts = [HostPut(Host(name=name, node=name == "h1")) for name in ("h1", "h2", "h3", "empty")]
+        machines = [
+            MachinePut(Machine(name=f"on {host}", host=host)) for host in ("h1", "h2", "h3")
+        ]
+        web = Entry("web", tuple(machines))
+        await store.transact(lambda _: Batch(START, entries=(web,), puts=tuple(puts)))
+        assert nodeless_warning(hosts) == "", "whoever follows does not know"
+        hosts.apart.begin(START)
+        assert nodeless_warning(hosts).startswith("guests on 2 hosts ")
 
     asyncio.run(work())
