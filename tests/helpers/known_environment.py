@@ -20,6 +20,7 @@ KEPT = {
 }
 KEPT_PREFIXES = ("TEST_", "PYTEST_", "HYPOTHESIS_", "COVERAGE_", "PIP_", "PYENV_")
 SET = {"LANG": "C.UTF-8", "TERM": "xterm", "TZ": "UTC"}
+FOR_ROOT = "/usr/local/sbin:/usr/sbin:/sbin"  # not in everybody's PATH: haproxy, nginx, ip, nft
 # Tests write scripts and bind sockets in it. An address has 107 bytes; pytest needs some 70.
 USABLE_TMPDIR = re.compile(r"[\w/.-]{1,24}", re.ASCII)
 # Only pip needs these, which has settings of its own for them.
@@ -50,7 +51,8 @@ def known(started_with: Mapping[str, str]) -> dict[str, str]:
         for path in started_with.get("PYTHONPATH", "").split(os.pathsep)
         if path and os.path.realpath(path) == os.path.realpath(PORTABLE)
     ]
-    return kept | SET | ({"PYTHONPATH": paths[0]} if paths else {})
+    path = os.pathsep.join(filter(None, [started_with.get("PATH"), FOR_ROOT]))
+    return kept | SET | {"PATH": path} | ({"PYTHONPATH": paths[0]} if paths else {})
 
 
 def install() -> None:

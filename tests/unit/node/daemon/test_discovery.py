@@ -46,8 +46,9 @@ def test_a_service_of_the_system_is_found_by_everybody(
     assert list((own / "system").iterdir()) == []
 
 
-def test_the_note_of_another_user_is_read(own: Path) -> None:
+def test_the_note_of_another_user_is_read(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may not be asked whether it is there, but its number is in use by somebody else."""
+    monkeypatch.setattr(discovery, "user_id", lambda: os.getuid() + 1)
     left = own / "system/1.json"
     left.write_bytes(msgspec.json.encode(Note(1, "http://guests", "http://control")))
     assert find() == "http://control"
