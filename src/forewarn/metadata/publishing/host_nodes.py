@@ -51,6 +51,7 @@ from forewarn.metadata.publishing.messages import (
     SnapshotEnd,
     SnapshotPart,
     ToControl,
+    UnknownMessage,
     Unwelcome,
     Welcome,
     WhoIs,
@@ -499,8 +500,10 @@ class HostNodes:
                     self._tasks.start(self._look_for(member, id, address), "looking for a machine")
                 case Enable() | Approve() | Prepare() | AskPrepared() | Postpone():
                     self._take(member, message)
-                case _:
+                case NodeHello():
                     raise BrokenConnection("a second hello")
+                case UnknownMessage():
+                    pass
 
     # What a node asks for.
 

@@ -1,14 +1,15 @@
 """The messages between control and the nodes on hosts, and the frames that carry them.
 
 A frame is four bytes of length and that much msgpack. The first message in each direction contains
-the versions; it is the only one that another version has to understand. When which message is sent
-is defined in `host_nodes` (control) and `node_upstream` (the node).
+the versions; it is the only one that another version has to understand. A message of a kind that is
+not known here has no effect. When which message is sent is defined in `host_nodes` (control) and
+`node_upstream` (the node).
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar, cast, get_args
 
 import msgspec
 
@@ -224,6 +225,11 @@ class Report(msgspec.Struct, frozen=True, tag="report"):
     unknown: tuple[UnknownCaller, ...] = ()
 
 
+class UnknownMessage(msgspec.Struct, frozen=True, tag="unknown"):
+    """What is received instead of a message of another version that is not known here. It has no
+    effect, but is a sign of life."""
+
+
 ToNode: TypeAlias = (
     Welcome
     | Unwelcome
@@ -236,6 +242,7 @@ ToNode: TypeAlias = (
     | Pong
     | Answer
     | Goodbye
+    | UnknownMessage
 )
 ToControl: TypeAlias = (
     NodeHello
@@ -249,9 +256,19 @@ ToControl: TypeAlias = (
     | Ping
     | Kept
     | Report
+    | UnknownMessage
 )
 
 T = TypeVar("T")
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    """What every message has, of whatever version."""
+
+    type: str
+
+
+_read_kind = msgspec.msgpack.Decoder(_Kind).decode
 
 
 def frame(message: msgspec.Struct) -> bytes:
@@ -267,6 +284,7 @@ class MessageStream(Generic[T]):
     ) -> None:
         self._reader, self.writer = reader, writer
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(messages)
+        self._kinds = {message.__struct_config__.tag for message in get_args(messages)}
 
     def send(self, message: msgspec.Struct) -> None:
         """Queue a message. Does nothing if the connection is closed."""
@@ -281,11 +299,19 @@ class MessageStream(Generic[T]):
             length = int.from_bytes(await self._reader.readexactly(_LENGTH), "big")
             if length > most:
                 raise BrokenConnection(f"a message of {length} bytes; {most} are allowed")
-            return self._decoder.decode(await self._reader.readexactly(length))
+            return self._decode(await self._reader.readexactly(length))
         except (OSError, EOFError) as error:
             raise BrokenConnection("the other process has closed the connection") from error
         except msgspec.MsgspecError as error:
             raise BrokenConnection(f"a message that cannot be read: {error}") from error
+
+    def _decode(self, data: bytes) -> T:
+        try:
+            return self._decoder.decode(data)
+        except msgspec.ValidationError:
+            if _read_kind(data).type in self._kinds:
+                raise
+            return cast("T", UnknownMessage())
 
     async def drain(self) -> None:
         try:

@@ -49,6 +49,7 @@ from forewarn.metadata.publishing.messages import (
     SnapshotEnd,
     SnapshotPart,
     ToNode,
+    UnknownMessage,
     Unwelcome,
     Welcome,
     WhoIs,
@@ -404,8 +405,8 @@ class NodeUpstream:
                 self._ahead = sent - at, sent
             case Promise():
                 self._take_promise(message, stream)
-            case Goodbye():
-                pass  # control is stopping, and closes the line
+            case Goodbye() | UnknownMessage():
+                pass  # control is stopping, and closes the line; or it has another version
             case _:
                 raise BrokenConnection(
                     f"control sent an unexpected message: {type(message).__name__}"
