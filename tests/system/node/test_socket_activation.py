@@ -15,6 +15,7 @@ from forewarn.node.config import Address, Config, LocalLine
 from forewarn.node.listening.socket_activation import (
     HandedOverSockets,
     adopt,
+    check_control,
     not_handed_over,
     use_handed_over,
 )
@@ -137,6 +138,16 @@ def test_addresses_without_a_handed_over_socket_are_known(listener: socket.socke
         Address("127.0.0.1", 1)
     ]
     assert not_handed_over(config, HandedOverSockets()) == []
+
+
+def test_an_address_for_operators_that_somebody_has_set_is_not_ignored(
+    listener: socket.socket,
+) -> None:
+    handed_over = HandedOverSockets((), listener.fileno())
+    check_control(Address(*listener.getsockname()), handed_over)
+    check_control(Address("10.0.0.5", 8170), HandedOverSockets())
+    with pytest.raises(CannotListen, match=r"control = 10\.0\.0\.5:8170, but .* listens on 127"):
+        check_control(Address("10.0.0.5", 8170), handed_over)
 
 
 def test_every_socket_that_is_handed_over_must_be_confined(listener: socket.socket) -> None:

@@ -53,6 +53,7 @@ def serve(
     from forewarn.node import settings as s
     from forewarn.node.listening.socket_activation import (
         HandedOverSockets,
+        check_control,
         not_handed_over,
         use_handed_over,
     )
@@ -63,6 +64,8 @@ def serve(
         loaded, node_config = s.load(config, os.environ, flags)
         node_config = msgspec.structs.replace(node_config, migrate=migrate)
         anywhere = loaded.settings.allow_other_addresses
+        if "control" in loaded.origins:
+            check_control(node_config.control, handed_over)
         return loaded, use_handed_over(node_config, handed_over, anywhere)
 
     try:

@@ -143,6 +143,19 @@ def use_handed_over(config: Config, handed_over: HandedOverSockets, anywhere: bo
     return config
 
 
+def check_control(address: Address | None, handed_over: HandedOverSockets) -> None:
+    """Raise CannotListen if the socket for operators that was handed over is bound to another
+    address than the one that somebody has set."""
+    if handed_over.control is None or address is None or not address.port:
+        return
+    if (bound := bound_address(handed_over.control)) != address:
+        raise CannotListen(
+            f"control = {address}, but the socket called 'control' that was handed over listens on"
+            f" {bound}: write the same address into ListenStream= ('systemctl edit"
+            " forewarn-control.socket'), or mask its socket unit"
+        )
+
+
 def not_handed_over(config: Config, handed_over: HandedOverSockets) -> list[Address]:
     """Return the addresses in the settings on which nothing listens, because the sockets that were
     handed over are used instead and none of them is bound there."""
