@@ -239,8 +239,7 @@ def test_tokens_with_a_known_key_are_accepted_while_the_issuer_is_down(
     late = guard.monotonic() + 10 * issuer_keys.STALE_AFTER
     monkeypatch.setattr(guard, "monotonic", lambda: late)
     assert ask(service, token).status == 200
-    unknown = ask(service, issued.token(Key("two")))
-    assert (unknown.status, "no key" in unknown.detail) == (401, True)
+    assert ask(service, issued.token(Key("two"))).status == 503, "it may be a new one"
 
 
 @pytest.mark.parametrize(

@@ -215,6 +215,12 @@ def test_the_installed_node_answers_a_guest_as_its_user(root: CleanRoot, tmp_pat
     asyncio.run(play())
     journal = root.done("stat", "-c", "%U %a", "/var/lib/forewarn-node/journal")
     assert journal == "forewarn-node 600\n"
+    # Its settings and what fills in the rules are found without being named.
+    root.done("sh", "-c", "echo learn > /run/ports")
+    node = ["FOREWARN_NODE_HOST=h1", "FOREWARN_NODE_STATUS=", "forewarn-node"]
+    rules = root.done(*node, "rules", "/run/ports")
+    assert "forewarn" in rules
+    assert "element" in rules
 
 
 def poll_installed_node(root: CleanRoot, control: str) -> None:

@@ -1,7 +1,7 @@
 """`forewarn node rules`: the machines that a node answers, as elements of its host's packet filter.
 
 The machines come from the node while it runs, otherwise from its journal. `forewarn-guests`, which
-is installed with the rules, combines them with the file of ports.
+is installed with the rules and in the package of the node, combines them with the file of ports.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def rules(config: Path | None, flags: Mapping[str, Any], ports: Path, *, learned
         loaded = load_node(config, os.environ, flags)
     except SettingsError as error:
         fail_all(error.problems)
-    filler = shutil.which(FILLER)
+    packaged = Path(sys.executable).parent
+    filler = shutil.which(FILLER) or shutil.which(FILLER, path=str(packaged))
     if filler is None:
         fail(f'{FILLER} is not in PATH; see "Networking for guests" in the documentation')
     what = "--learned" if learned else str(ports)

@@ -89,11 +89,13 @@ class IssuerKeys:
 
     async def find(self, id: str | None) -> PublicKey | None:
         """Return the key with this id, or None if the issuer has no such key. Raises
-        IssuerUnavailable."""
+        IssuerUnavailable, also if the issuer cannot be asked whether it has a new one."""
         key = (await self.current()).find(id)
         if key is None:
             await self._newer()
             key = (await self.current()).find(id)
+        if key is None and (self._problem or self._fetching is not None):
+            raise IssuerUnavailable(self._problem or "the issuer does not answer")
         return key
 
     async def _newer(self) -> None:
