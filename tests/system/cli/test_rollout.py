@@ -99,7 +99,9 @@ def test_a_rollout_is_paused_once_resumed_once_and_aborted(service: Service) -> 
     again = typed(service, "resume", id)
     assert again.exit_code == 1
     assert "neither paused" in again.stderr
-    assert typed(service, "abort", id, "--reason", "wrong kernel").exit_code == 0
+    asked = typed(service, "abort", id)
+    assert (asked.exit_code, id[:8] in asked.stderr) == (2, True)
+    assert typed(service, "abort", id, "--reason", "wrong kernel", "--yes").exit_code == 0
     assert service.document("web_0")["Events"] == []
     shown = typed(service, "show", id).stdout
     assert "wrong kernel" in shown
@@ -215,7 +217,7 @@ def test_watching_ends_with_the_rollout_and_tells_how_it_ended(
     assert len(lines) == len(set(lines))
     monkeypatch.undo()
     gone = told(service, "start", "--type", "Reboot", "--group", "web")["id"]
-    assert typed(service, "abort", gone).exit_code == 0
+    assert typed(service, "abort", gone, "--yes").exit_code == 0
     assert typed(service, "watch", gone).exit_code == 1
 
 

@@ -33,6 +33,12 @@ DEV_ARM = "127.0.0.1:8171"
 
 def dev(
     fleet: FleetFile = None,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Let fleets remove any number of machines, also with active events."
+        ),
+    ] = False,
     speed: Annotated[
         float, typer.Option(help="Divide durations, such as the notice, by this number.")
     ] = 1.0,
@@ -127,6 +133,7 @@ def dev(
             scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="forewarn-")))
         config = configure(
             fleet=fleet,
+            force=force,
             speed=speed,
             virtual=clock == "virtual",
             speak_as=as_,

@@ -22,9 +22,11 @@ from forewarn.node.config import Addresses, ArmListener
 from forewarn.node.dev import on_loopback, sample_fleet
 from forewarn.node.listening.make_certificate import make_certificate
 from forewarn.node.listening.sockets import confined, local
+from forewarn.node.settings.model import Settings
 from forewarn.node.wiring import has_machine_ports
 from forewarn.service.fleet import read
 from forewarn.service.fleet.read import Fleet, FleetError
+from forewarn.service.fleet.removal_limit import RemovalLimit
 from forewarn.support import guard
 from forewarn.support.program import find_program
 from forewarn.support.text import counted, listing
@@ -35,6 +37,7 @@ SHOWN_MACHINES = 12
 def configure(
     *,
     fleet: Path | None,
+    force: bool,
     speed: float,
     virtual: bool,
     speak_as: str | None,
@@ -60,6 +63,8 @@ def configure(
     first, *more = _guest_addresses(metadata)
     return Config(
         fleet=machines,
+        force_fleet=force,
+        removal_limit=None if force else RemovalLimit.parse(Settings().max_removals),
         state=state,
         rules=Durations(speed=speed, silence=None, enable_delay=enable_delay),
         virtual=guard.wall_us() // 1_000_000 * 1_000_000 if virtual else None,

@@ -44,7 +44,7 @@ from forewarn.core.refusal import Hint
 from forewarn.core.rollouts.model import EVACUATE_WORK_RETURN, LIVE_MIGRATION, Conflicts, WorkBy
 from forewarn.core.rollouts.progress import StepState
 from forewarn.core.time import SECOND
-from forewarn.support.text import either_of, parse_duration
+from forewarn.support.text import counted, either_of, parse_duration
 
 app = typer.Typer(no_args_is_help=True)
 ROLLOUT_TYPES = type_names(lambda traits: not traits.deletes)
@@ -489,9 +489,19 @@ def resume(id: Id, json: Json = False, url: Url = None) -> None:
 
 
 @app.command()
-def abort(id: Id, reason: Reason = "", json: Json = False, url: Url = None) -> None:
-    """Abort a rollout: cancel what has not started. Events that have started are carried out."""
+def abort(
+    id: Id, reason: Reason = "", yes: Yes = False, json: Json = False, url: Url = None
+) -> None:
+    """Abort a rollout for good: cancel what has not started. Events that have started are carried
+    out."""
     with service(url) as client:
+        if not yes:
+            rollout = client.rollout(id)
+            left = counted(rollout.steps_total - rollout.steps_done, "step")
+            confirm(
+                f"rollout {rollout.id[:8]} ({rollout.type}, {rollout.selection}) would be aborted"
+                f" with {left} to go, and cannot be resumed"
+            )
         report = client.on_rollout("abort", id, r.SwitchRequest(reason=reason))
         print_report(report, json, client)
         if not json:

@@ -16,6 +16,7 @@ from forewarn.cli.commands import dev_config
 from forewarn.core.access import Role
 from forewarn.node import Node
 from forewarn.service.access.tokens import CreatedToken, NewToken
+from forewarn.service.fleet.removal_limit import RemovalLimit
 
 MOST_LINES = 12  # to read before anything is tried
 TENANT_FLEET = """
@@ -29,6 +30,7 @@ def configure(directory: Path, arm: str = "127.0.0.1:0", **more: Any) -> Any:
     scratch = directory / "scratch"
     scratch.mkdir(exist_ok=True)
     given = {
+        "force": False,
         "speed": 1.0,
         "virtual": True,
         "addresses": "auto",
@@ -104,3 +106,10 @@ def test_other_addresses_than_those_of_loopback_are_refused(
     assert "--arm-address 0.0.0.0:0: " in capsys.readouterr().err
     with pytest.raises(typer.BadParameter, match="'here'"):
         configure(tmp_path, "here")
+
+
+def test_a_fleet_removes_only_a_few_machines_unless_it_is_forced(tmp_path: Path) -> None:
+    usual, forced = (configure(tmp_path, force=force) for force in (False, True))
+    assert usual.removal_limit == RemovalLimit(machines=20, percent=10)
+    assert (usual.force_fleet, forced.force_fleet) == (False, True)
+    assert forced.removal_limit is None
