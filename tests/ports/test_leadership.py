@@ -22,7 +22,7 @@ from structlog.testing import capture_logs
 from forewarn.core import Group, Machine
 from forewarn.core.changes import MachinePut
 from forewarn.core.registry import Registry
-from forewarn.store import Batch, Entry, OutcomeUnknown, Store, StoreFailed
+from forewarn.store import Batch, Entry, OutcomeUnknown, Store, StoreFailed, base
 from forewarn.store.port import (
     Deposed,
     MachineSighting,
@@ -826,7 +826,7 @@ def test_a_large_commit_and_many_sightings_have_more_time(
             sighting = MachineSighting(polled=1, version="", polls=1)
             polled = {f"web_{i}": sighting for i in range(100)}
             await first.save(PollSightings(seen={}, machines=polled, served_until=1))
-        assert limits == [engine.WRITE_LIMIT + 100 * engine.CHANGE_LIMIT] * 2
+        assert limits == [engine.WRITE_LIMIT + 100 * base.CHANGE_LIMIT] * 2
 
     run(body())
 

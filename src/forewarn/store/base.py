@@ -36,6 +36,7 @@ from forewarn.support import guard
 from forewarn.support.logs import logger
 
 MAX_BATCH = 512  # works that are written together
+CHANGE_LIMIT = 0.001  # seconds that each change of a batch may take: there may be a million
 
 Submitted: TypeAlias = tuple[Work, asyncio.Future[Commit | None]]
 
@@ -51,7 +52,7 @@ class BatchingStore(Store):
         self._waiting: list[Submitted] = []
         self._worker: asyncio.Task[None] | None = None
         self._problem = ""
-        self._writing_since: float | None = None  # while a batch is being made durable
+        self._writing_since: float | None = None  # see `waited`
         self._on_batch: BatchListener = lambda *_: None
         self._on_unknown_outcome: OutcomeUnknownListener = lambda _: None
 
@@ -72,7 +73,11 @@ class BatchingStore(Store):
 
     def waited(self) -> float:
         since = self._writing_since
-        return 0.0 if since is None else guard.monotonic() - since
+        return 0.0 if since is None else max(0.0, guard.monotonic() - since)
+
+    def busy(self) -> bool:
+        since = self._writing_since
+        return since is not None and guard.monotonic() < since
 
     def skip_numbers(self, count: int) -> None:
         self._seq += count
@@ -149,7 +154,7 @@ class BatchingStore(Store):
         if commits:
             loop = asyncio.get_running_loop()
             start = loop.time()
-            self._writing_since = guard.monotonic()
+            self._writing_since = guard.monotonic() + CHANGE_LIMIT * count_changes(commits)
             try:
                 await self._persist(commits, self._groups, overlay)
             except Exception as error:
@@ -220,6 +225,10 @@ class BatchingStore(Store):
         """Return the time of the oldest commit about an event that is still active: it is kept."""
         raised = (event.raised_at for group in self._groups.values() for event in group.events)
         return min(raised, default=cutoff)
+
+
+def count_changes(commits: Sequence[Commit]) -> int:
+    return sum(len(c.puts) + sum(len(e.items) for e in c.entries) for c in commits)
 
 
 def forgotten(commits: Sequence[Commit], after: Mapping[str, Group]) -> list[str]:

@@ -347,7 +347,11 @@ class Store(ABC):
     @abstractmethod
     def waited(self) -> float:
         """Return for how many seconds the batch that is being written has been waiting to become
-        durable; 0 if there is none."""
+        durable, beyond what its size explains; 0 if there is none."""
+
+    @abstractmethod
+    def busy(self) -> bool:
+        """Return whether a batch is being written that is so large that this takes long."""
 
     @abstractmethod
     def size(self) -> int:

@@ -200,6 +200,9 @@ def test_a_store_that_does_not_answer_and_what_it_keeps_waiting_are_noticed(
         service._session._loop.call_soon_threadsafe(clock.set, START + 15 * 60 * 1_000_000)
         until(lambda: wrong(service, "healthz").keys() == {"store", "scheduler"})
         assert "overdue" in wrong(service, "healthz")["scheduler"]
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "busy", lambda: True)  # with a large batch, as of a fleet
+            assert not wrong(service, "healthz")
     finally:
         stuck.set()
     until(lambda: wrong(service, "healthz") == {})

@@ -8,7 +8,7 @@ import msgspec
 
 from forewarn.control.schema.types import doc, documented
 
-MAX_FLEET_BYTES = 64 * 1024 * 1024  # of the body of a fleet
+MAX_FLEET_BYTES = 256 * 1024 * 1024  # of the body of a fleet, with up to a million machines
 
 
 class FieldChange(msgspec.Struct):

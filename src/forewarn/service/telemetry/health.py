@@ -152,8 +152,8 @@ class ServiceHealth:
         if not self._scheduler.running:
             runs = self.started and not self._follows()
             return Problem("the scheduler is not running") if runs else OK
-        if self._late is None or self._store.problem():  # it cannot be processed without the store
-            return OK
+        if self._late is None or self._store.problem() or self._store.busy():
+            return OK  # it cannot be processed without the store
         late = now - self._late[1]
         if late <= OVERDUE_PATIENCE:
             return OK
@@ -161,7 +161,7 @@ class ServiceHealth:
 
     def _store_problem(self, now: float) -> Problem:
         waited = 0.0 if self._store_asked_at is None else now - self._store_asked_at
-        if waited <= STORE_PATIENCE:
+        if waited <= STORE_PATIENCE or self._store.busy():
             return OK
         return Problem(f"the store has not answered for {waited:.0f} s", "silent")
 

@@ -1,5 +1,5 @@
-"""A batch on its way to PostgreSQL: rows are sent as arrays, a statement for each table, and all
-statements together, before the first of them is answered."""
+"""A batch on its way to PostgreSQL: rows are sent as arrays, as few statements for each table as
+possible, and all statements together, before the first of them is answered."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from psycopg.pq import Format
 
 from forewarn.store.sql import schema as s
 from forewarn.store.sql.statements import Row, Statements, with_percent
+
+SLICE = 10_000  # rows that are sent in one statement: a fleet may have a million machines
 
 Encode: TypeAlias = Callable[[Sequence[Any]], "Array"]
 
@@ -60,9 +62,10 @@ class Pipelined(Statements):
         if insert is None:
             return super().execute_many(statement, rows)
         text, encoders = insert
-        columns = zip(*rows, strict=True)
-        arrays = [encode(column) for encode, column in zip(encoders, columns, strict=True)]
-        self._driver.execute(text, arrays, prepare=True)
+        for first in range(0, len(rows), SLICE):
+            columns = zip(*rows[first : first + SLICE], strict=True)
+            arrays = [encode(column) for encode, column in zip(encoders, columns, strict=True)]
+            self._driver.execute(text, arrays, prepare=True)
         return 0
 
     def select(self, statement: str, values: Row) -> Sequence[Any]:

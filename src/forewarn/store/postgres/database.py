@@ -132,7 +132,7 @@ def changing(url: str) -> Iterator[sa.Connection]:
 def _examining(url: str) -> Iterator[sa.Connection]:
     """Open a transaction on a server that can be used."""
     name = without_password(url)
-    made = engine(lambda: connect(url, "start", autocommit=False))
+    made = engine(lambda: connect(url, "start", autocommit=False, sends_much=True))
     try:
         with made.connect() as connection:
             _check_server(connection, name)

@@ -22,6 +22,7 @@ import psycopg
 import sqlalchemy as sa
 
 from forewarn.core import Group, Time
+from forewarn.store.base import CHANGE_LIMIT, count_changes
 from forewarn.store.port import (
     Commit,
     ControlNode,
@@ -46,8 +47,7 @@ from forewarn.support import guard
 from forewarn.support.logs import logger
 from forewarn.support.urls import without_password
 
-WRITE_LIMIT = 6.0  # seconds after which a transaction is given up
-CHANGE_LIMIT = 0.001  # and for each change in it: a fleet may have 100,000 machines
+WRITE_LIMIT = 6.0  # seconds after which a transaction is given up, and CHANGE_LIMIT for each change
 
 T = TypeVar("T")
 
@@ -186,7 +186,7 @@ class PostgresStore(SqlStore):
     def _connect(self) -> psycopg.Connection[Any]:
         """Open a connection that writes only if this process decides: those of others are ended."""
         if self._lease.term:
-            connection = connect(self.url, "writer", term=self._lease.term)
+            connection = connect(self.url, "writer", term=self._lease.term, sends_much=True)
             arrays.register(connection)
             return connection
         return connect(self.url, "reader", autocommit=False)
@@ -271,7 +271,7 @@ class PostgresStore(SqlStore):
     def _write(
         self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
     ) -> None:
-        changes = sum(len(c.puts) + sum(len(e.items) for e in c.entries) for c in commits)
+        changes = count_changes(commits)
         while True:
             try:
                 with self._in_term(changes, pipelined=True) as connection:

@@ -35,6 +35,9 @@ DEFAULTS = {
     "keepalives_interval": 1,
     "keepalives_count": 3,
 }
+# milliseconds, for a session that sends much: a server that is busy reads nothing for some time,
+# which counts as well. Whoever writes has limits of its own (`Watchdog`).
+SENDING_TIMEOUT = 60_000
 # What the server is told for each session. Without the first four, it would keep the session of a
 # client that was cut off for hours, until it has no connections left. They are longer than the
 # client's: a client that is busy reads nothing for some seconds. The next ends a transaction, and
@@ -89,11 +92,17 @@ class Session(psycopg.Connection[Any]):
 
 
 def connect(
-    url: str, purpose: str, *, term: int = 0, autocommit: bool = True
+    url: str,
+    purpose: str,
+    *,
+    term: int = 0,
+    autocommit: bool = True,
+    sends_much: bool = False,
 ) -> psycopg.Connection[Any]:
     """Open a session. `purpose` is shown with it in pg_stat_activity, and so is the `term` of a
     leader."""
-    conninfo = make_conninfo(**{**DEFAULTS, **_parameters(url)})
+    defaults = {**DEFAULTS, "tcp_user_timeout": SENDING_TIMEOUT} if sends_much else DEFAULTS
+    conninfo = make_conninfo(**{**defaults, **_parameters(url)})
     connection = Session.connect(conninfo, autocommit=True, application_name=f"forewarn {purpose}")
     try:
         connection.execute(
