@@ -375,7 +375,8 @@ def test_a_part_of_joint_maintenance_is_shown_without_the_other_groups(scene: Sc
     (event,) = (e for e in api.get("/v1/events").json() if e["host"] == "shared")
     explained = api.get(f"/v1/events/{event['id']}/explain")
     assert (explained.status, leaks(scene, explained, "")) == (200, set())
-    assert "other groups" in explained.json()["message"]
+    (hold,) = explained.json()["holds"]
+    assert (hold["kind"], hold["until"] is not None) == ("joint", True)
     before = scene.seq
     for verb in ("cancel", "retry"):
         refused = api.post(f"/v1/events/{event['id']}/{verb}")

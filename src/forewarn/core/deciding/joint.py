@@ -10,7 +10,7 @@ with it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 
 import msgspec
 
@@ -238,21 +238,47 @@ def holds(groups: Mapping[str, Group], joint: Joint, now: Now) -> tuple[Hold, ..
     }  # each of them once, although it may cover several groups
     result = list(halts.values())
     everybody = approved(groups, active)
-    for name, event in active.items():
-        result += reach_holds(event, state.apart_machines(name, now), now, agreed=everybody)
+    result += _once(
+        (name, hold)
+        for name, event in active.items()
+        for hold in reach_holds(event, state.apart_machines(name, now), now, agreed=everybody)
+    )
     if unwarned := _unwarned(active, now):
         result.append(_not_warned(unwarned, active))
     if not agreed(groups, active, now):
         result.append(_not_agreed(groups, active, now))
     result += [hold for event in active.values() for hold in restore_holds(event, now)][:1]
     configurations = state.configurations(active, now)
-    for number, (name, event) in enumerate(active.items()):
-        result += window_holds(event, () if number else configurations, now)
-        result += [
-            msgspec.structs.replace(hold, message=f"in group '{name}': {hold.message}")
-            for hold in occupancy_holds(event, state.occupancy(name))
-        ]
+    windows = {
+        (hold.kind, hold.message): hold
+        for number, event in enumerate(active.values())
+        for hold in window_holds(event, () if number else configurations, now)
+    }
+    result += windows.values()
+    result += _once(
+        (name, hold)
+        for name, event in active.items()
+        for hold in occupancy_holds(event, state.occupancy(name))
+    )
     return with_clock(result, now)
+
+
+def _once(holds: Iterable[tuple[str, Hold]]) -> Iterator[Hold]:
+    """Yield what holds groups, each hold once, with the names of the groups after it."""
+    found: dict[tuple[HoldKind, str, str], list[tuple[str, Hold]]] = {}
+    for name, hold in holds:
+        key = hold.kind, hold.message, hold.unblocked_by
+        found.setdefault(key, []).append((name, hold))
+    for members in found.values():
+        names, alike = zip(*members, strict=True)
+        untils = [hold.until for hold in alike if hold.until is not None]
+        yield msgspec.structs.replace(
+            alike[0],
+            message=f"{alike[0].message} (group {listing(names)})",
+            since=min(hold.since for hold in alike),
+            until=max(untils) if len(untils) == len(alike) else None,
+            waits_for=tuple(dict.fromkeys(id for hold in alike for id in hold.waits_for)),
+        )
 
 
 def _not_warned(machines: Sequence[str], active: Mapping[str, Event]) -> Hold:

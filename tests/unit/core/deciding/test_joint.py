@@ -215,9 +215,29 @@ def test_a_slot_that_is_taken_in_one_group_holds_all() -> None:
     assert fleet.statuses(joint) == {Status.SCHEDULED}
     (held,) = holds(fleet.groups, joint, fleet.now)
     assert held.waits_for == ("U",)
-    assert "in group 'b'" in held.message
+    assert held.message.endswith(" (group b)")
     fleet.do(("b", c.Answer(id="U", attempt=1, outcome=c.Done())))
     assert fleet.statuses(joint) == {Status.STARTED}
+
+
+def test_a_hold_that_several_groups_have_is_named_once() -> None:
+    fleet = Fleet()
+    fleet.enable("a", "b")
+    for group in ("a", "b"):
+        busy = c.Raise(
+            id=f"U{group}",
+            type=EventType.REBOOT,
+            machines=(f"{group}_0",),
+            by="ann",
+            source=Source.USER,
+            notice=None,
+        )
+        fleet.do((group, busy), (group, c.OperatorApprove(id=busy.id, by="ops")))
+    joint = fleet.maintain({"a": 0, "b": 0})
+    fleet.approve(joint, "a", "b")
+    (held,) = holds(fleet.groups, joint, fleet.now)
+    assert held.waits_for == ("Ua", "Ub")
+    assert held.message.endswith(" (group a, b)")
 
 
 @pytest.mark.parametrize("arrives", [True, False])

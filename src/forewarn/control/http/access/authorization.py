@@ -32,9 +32,19 @@ from forewarn.support.text import listing
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 MAX_SHOWN_NAME = 100  # characters of a requested name that a refusal repeats
 
-JOINT_HOLD = (
-    "it is part of joint maintenance with other groups on its host, and can only start with them"
-)
+# Why the maintenance of a host waits, for whom not all of its groups may be named.
+JOINT_HOLDS = {
+    HoldKind.JOINT: "its host is maintained once, for all groups on it, and the notice has not"
+    " passed and not all of them have approved",
+    HoldKind.MACHINE: "a machine on its host is in another event",
+    HoldKind.DOMAIN: "another update domain of a group on its host is disturbed",
+    HoldKind.WINDOW: "no window for it is open",
+    HoldKind.BLACKOUT: "there is a blackout",
+    HoldKind.PLACEMENT: "not every machine that may be on its host has been warned",
+    HoldKind.HALT: "an operator has halted it",
+    HoldKind.REACH: "not every machine on its host can be told",
+}
+JOINT_HOLD = "it starts together with the other groups on its host, which wait for something"
 
 MISSING = (
     "this service needs a token: send 'Authorization: Bearer …' (for the forewarn command, put it"
@@ -263,17 +273,28 @@ def require_replay(call: CallContext, kind: KeyedResponse | None, response: Any,
 
 
 def hide_other_groups(call: CallContext, explanation: EventExplanation) -> EventExplanation:
-    """Return an explanation that does not name groups outside the limit."""
+    """Return an explanation that does not name groups outside the limit: each kind of hold once,
+    and until when."""
     joint = explanation.event.joint
     others = any(hold.kind is HoldKind.PLACEMENT for hold in explanation.holds)
     if joint is None or (all(map(call.sees, joint.groups)) and not (call.limited and others)):
         return explanation
-    holds = tuple(
-        Hold(kind=hold.kind, message=JOINT_HOLD, since=hold.since, until=hold.until)
-        for hold in explanation.holds
-    )
+    by_kind: dict[HoldKind, list[Hold]] = {}
+    for hold in explanation.holds:
+        by_kind.setdefault(hold.kind, []).append(hold)
+    holds = tuple(_unnamed(kind, alike) for kind, alike in by_kind.items())
     return msgspec.structs.replace(
         explanation, holds=holds, message=summary(explanation.event, holds), advice=()
+    )
+
+
+def _unnamed(kind: HoldKind, alike: list[Hold]) -> Hold:
+    untils = [hold.until for hold in alike if hold.until is not None]
+    return Hold(
+        kind=kind,
+        message=JOINT_HOLDS.get(kind, JOINT_HOLD),
+        since=min(hold.since for hold in alike),
+        until=max(untils) if len(untils) == len(alike) else None,
     )
 
 
