@@ -39,17 +39,18 @@ class FrozenNode:
         message: Message = msgspec.msgpack.decode(await self._reader.readexactly(length))
         return message
 
-    async def greet(self) -> None:
-        self.send(
-            "node",
-            protocols=[1],
-            version="0.1.0",
-            host=self.host,
-            instance="0123456789abcdef0123456789abcdef",
-            serving=False,
-            term=0,
-            arriving={},
-        )
+    async def greet(self, **other: object) -> None:
+        """Say who it is, with other values than usual."""
+        values = {
+            "protocols": [1],
+            "version": "0.1.0",
+            "host": self.host,
+            "instance": "0123456789abcdef0123456789abcdef",
+            "serving": False,
+            "term": 0,
+            "arriving": {},
+        }
+        self.send("node", **(values | other))
         self.welcome = await self.receive()
         self.send("ping", sent=1.5)
 

@@ -9,8 +9,10 @@ hosts cannot be told.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from forewarn.core.halts import Halt
 from forewarn.core.windows.model import MaintenanceConfiguration
@@ -23,6 +25,7 @@ from forewarn.support.text import SECOND as SECOND
 from forewarn.support.text import Duration as Duration
 
 MAX_TIME: Time = LONGEST  # 9000-01-01: a virtual clock cannot be set further
+Instant: TypeAlias = Annotated[Time, Meta(ge=-MAX_TIME, le=MAX_TIME)]  # as others may send it
 MIN_SPEED, MAX_SPEED = 0.01, 100_000.0
 
 

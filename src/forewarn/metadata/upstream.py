@@ -7,7 +7,7 @@ approval shows its effects.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
@@ -193,6 +193,14 @@ class LocalUpstream:
 
     def knows(self, group: str) -> bool:
         return group in self._store.groups
+
+    def active(self, group: str) -> set[str]:
+        """Return the events of a group that are not over."""
+        return {event.id for event in self._store.groups[group].events}
+
+    def record_ended(self, machine: str, group: str, ids: Iterable[str], at: Time) -> None:
+        """Record that a machine was shown events that are over by now, if there were such."""
+        self._guests.poll_index.shown_before(machine, group, ids, at)
 
     def record_repeated(self, machine: str, times: int) -> None:
         """Count polls that showed nothing new."""

@@ -43,6 +43,9 @@ from forewarn.support.text import utc
 if TYPE_CHECKING:
     from forewarn.metadata.http.front import Front
 
+# Approvals and the like of one machine that are passed on to control, which ends the line of a node
+# that passes on more than 16 for each of its machines.
+DECISIONS_PER_SECOND = 10
 CLOCK_ERROR = 1.0  # seconds by which the clock of a recording may differ from control's
 
 log = logger("forewarn")
@@ -71,7 +74,11 @@ class HostNode(Component):
         self.upstream = NodeUpstream(dials, config.host, self.clock, self._journal)
         self._callers = Callers(Identity.SOURCE)
         self.endpoint = MetadataApp(
-            self.upstream, self._callers, config.endpoint.limits, find=Lookups(self.upstream.find)
+            self.upstream,
+            self._callers,
+            config.endpoint.limits,
+            find=Lookups(self.upstream.find),
+            decisions_per_second=DECISIONS_PER_SECOND,
         )
         self.front: Front | None = None
         self.serving = asyncio.Event()  # set when guests are answered

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from forewarn.metadata.endpoint.limits import OPEN_FILES, UNKNOWN_CALLERS_SHARE, Limits
+from forewarn.metadata.endpoint.limits import HELD_SHARE, OPEN_FILES, UNKNOWN_CALLERS_SHARE, Limits
 from forewarn.metadata.endpoint.metrics import EndpointCounts
 from forewarn.node import Node, settings
 from forewarn.node.listening import serve
@@ -19,6 +20,7 @@ from forewarn.node.listening.sockets import open_loopback
 from forewarn.service.fleet.read import Fleet
 from forewarn.support import guard
 from forewarn.testing import Service
+from forewarn.wire.requests import write_approval
 from helpers.endpoint import (
     METADATA,
     NEWEST,
@@ -415,6 +417,37 @@ def test_a_machine_has_thirty_two_connections(
         until(lambda: connections.total < LIMITS.max_connections_per_machine)
         with hit(service), guest.line() as line:
             assert send_poll(line).status == 200, "there is room again"
+
+
+def test_approvals_that_are_held_leave_connections_for_polls(
+    service: Service, guest: Guest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decided = threading.Event()
+
+    async def approve(*_: object) -> bool:
+        while not decided.is_set():  # whoever decides is away
+            await guard.pause(0.01)
+        return True
+
+    monkeypatch.setattr(service._session.node.endpoint._upstream, "approve", approve)
+    body = write_approval(["00000000-0000-4000-8000-000000000000"])
+    post = request("POST", events(NEWEST), METADATA, f"Content-Length: {len(body)}") + body
+    share = LIMITS.max_connections_per_machine // HELD_SHARE
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(guest.line()) for _ in range(share)]
+        for line in held:
+            line.send(post)
+        requests = service._session.node.endpoint._held_requests
+        until(lambda: requests.full(guest.name))
+        for _ in range(2 * LIMITS.max_connections_per_machine):
+            with guest.line() as line:
+                line.send(post)
+                answer = line.answer()
+                assert (answer.status, answer.header("connection")) == (429, "close")
+            assert guest.get().status == 200
+        assert all(line.silent() for line in held)
+        decided.set()
+        assert {line.answer().status for line in held} == {200}
 
 
 def test_a_connection_that_closes_after_its_answer_does_not_count(

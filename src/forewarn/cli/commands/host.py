@@ -107,6 +107,8 @@ def _node_fields(node: s.HostNode | None) -> Iterator[tuple[str, str]]:
         yield "node lag", f"{node.lag:.1f} s" if node.lag else "none"
     if node.heard:
         yield "last heard", time_text(node.heard)
+    if node.ended:
+        yield "disconnected", node.ended
 
 
 @app.command()

@@ -363,6 +363,10 @@ class HostNode(msgspec.Struct, kw_only=True):
         doc("Seconds since it was sent the oldest change that it has not confirmed, if known."),
     ] = None
     heard: Annotated[w.Moment | None, doc("When it last sent something, if known.")] = None
+    ended: Annotated[
+        str | None,
+        doc("Why its last connection, before the present one, was ended; null: there was none."),
+    ] = None
 
 
 class Host(msgspec.Struct, kw_only=True):

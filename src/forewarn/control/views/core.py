@@ -222,6 +222,7 @@ def host_node(node: HostNode) -> s.HostNode:
         version=node.version or None,
         lag=None if node.lag is None else node.lag / SECOND,
         heard=None if node.heard is None else to_datetime(node.heard),
+        ended=node.ended or None,
     )
 
 

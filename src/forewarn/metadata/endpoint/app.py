@@ -9,12 +9,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 from forewarn.metadata.endpoint.callers import Caller, Callers
 from forewarn.metadata.endpoint.documents import CLOSE, UNCHANGED, GroupDocuments, RenderedDocument
 from forewarn.metadata.endpoint.extensions import Extensions
 from forewarn.metadata.endpoint.fair_queue import FairQueue
-from forewarn.metadata.endpoint.limits import BufferLimits, ConnectionLimits, Limits, RateLimits
+from forewarn.metadata.endpoint.limits import (
+    BufferLimits,
+    ConnectionLimits,
+    HeldRequests,
+    Limits,
+    RateLimits,
+)
 from forewarn.metadata.endpoint.metrics import ROWS, EndpointCounts
 from forewarn.metadata.endpoint.reply import (
     BODY,
@@ -41,6 +48,13 @@ from forewarn.wire.versions import Version
 
 READ_SIZE = 16 * 1024  # bytes that are read from a connection at a time, on the slow path
 LEASE_CHECK = 0.05  # seconds between two checks whether a lease that has run out was renewed
+
+Decided: TypeAlias = (
+    requests.PostApproval
+    | extensions.GetReadiness
+    | extensions.PutReadiness
+    | extensions.PutPostponement
+)
 
 log = logger("forewarn")
 
@@ -69,10 +83,12 @@ class MetadataApp:
         limits: Limits,
         held: Callable[[], bool] | None = None,
         find: Callable[[str], Awaitable[object]] | None = None,
+        decisions_per_second: int = 0,
     ) -> None:
         """`held` returns whether this service has the lease on its state, without which it must not
         answer; None: there is no such lease. `find` is called with an address that is not known
-        here, and returns when it is, or will not be."""
+        here, and returns when it is, or will not be. `decisions_per_second` are the requests of a
+        machine, other than polls, that are passed on; 0: they are not limited."""
         self._upstream = upstream
         self.held = held
         self._find = find
@@ -92,6 +108,7 @@ class MetadataApp:
         self._documents = GroupDocuments()
         self._rates = RateLimits(limits.throttle)
         self._throttled = limits.throttle > 0
+        self._held_requests = HeldRequests(limits, decisions_per_second)
         self._caller_at = callers.at
         self._polls = self.counts.polls
         self.detours: set[str] = set()  # machines whose every request takes the slow path
@@ -102,6 +119,7 @@ class MetadataApp:
     def set_limits(self, limits: Limits) -> None:
         """Replace the limits, also for requests that are under way."""
         self.limits = self.connections.limits = self.buffered.limits = limits
+        self._held_requests.limits = limits
         if limits.throttle != self._rates.per_second:
             self._rates = RateLimits(limits.throttle)
             self._throttled = limits.throttle > 0
@@ -242,8 +260,6 @@ class MetadataApp:
                 return refused(ask)
             case requests.GetDocument():
                 return await self._document(caller, ask)
-            case requests.PostApproval():
-                return await self._approval(caller, scope, receive)
             case requests.GetVersions():
                 return Reply(200, versions_body())
             case requests.GetInstance(version=version, path=path, format=format):
@@ -255,17 +271,13 @@ class MetadataApp:
                         return refused(errors.LEAF_WITHOUT_TEXT)
                     case NoSuchElement():
                         return refused(errors.NOT_FOUND)
-            case extensions.GetReadiness():
-                return await self.extensions.readiness(caller, ask)
-            case extensions.Wait() | extensions.PutReadiness() | extensions.PutPostponement():
+            case extensions.Wait():
                 content = await self._body(caller, scope, receive)
                 if isinstance(content, Problem):
                     return refused(content)
-                if isinstance(ask, extensions.PutReadiness):
-                    return await self.extensions.prepare(caller, ask, content)
-                if isinstance(ask, extensions.PutPostponement):
-                    return await self.extensions.postpone(caller, ask, content)
                 return await self.extensions.wait(caller, ask, scope, receive)
+            case _:
+                return await self._decision(caller, ask, scope, receive)
 
     async def _document(self, caller: Caller, ask: requests.GetDocument) -> Reply:
         headers: tuple[tuple[str, str], ...] = ()
@@ -299,10 +311,31 @@ class MetadataApp:
         self.counts.polls[ROWS[version.name] + unchanged] += 1
         return rendered, unchanged
 
-    async def _approval(self, caller: Caller, scope: Scope, receive: Receive) -> Reply:
-        body = await self._body(caller, scope, receive)
-        if isinstance(body, Problem):
-            return refused(body)
+    async def _decision(
+        self, caller: Caller, ask: Decided, scope: Scope, receive: Receive
+    ) -> Reply:
+        """Answer what has to be asked for where decisions are made, which may be away."""
+        body = b""
+        if not isinstance(ask, extensions.GetReadiness):
+            content = await self._body(caller, scope, receive)
+            if isinstance(content, Problem):
+                return refused(content)
+            body = content
+        if self._held_requests.full(caller.name):
+            self.counts.hit("max_connections_per_machine", caller.name)
+            return refused(errors.TOO_MANY_CONNECTIONS)
+        async with self._held_requests.hold(caller.name):
+            match ask:
+                case requests.PostApproval():
+                    return await self._approval(caller, body)
+                case extensions.GetReadiness():
+                    return await self.extensions.readiness(caller, ask)
+                case extensions.PutReadiness():
+                    return await self.extensions.prepare(caller, ask, body)
+                case extensions.PutPostponement():
+                    return await self.extensions.postpone(caller, ask, body)
+
+    async def _approval(self, caller: Caller, body: bytes) -> Reply:
         ids = requests.read_approval(body)
         if isinstance(ids, Problem):
             return refused(ids)

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import msgspec
 
@@ -16,6 +17,7 @@ OPEN_FILES = "open_files"  # the system's own limit, counted among ours
 UNKNOWN_CALLER = "at "  # prefix of the name of a caller that is not a known machine
 MAX_REFUSED = 64  # refused connections that are being closed slowly at a time
 MAX_REFUSED_PER_MACHINE = 4
+HELD_SHARE = 4  # requests of a machine that wait for a decision use one in this many connections
 UNKNOWN_CALLERS_SHARE = 8  # unknown callers together may hold at most one in this many connections
 
 
@@ -207,3 +209,31 @@ class RateLimits:
         admitted = level >= 1
         self._buckets[machine] = (level - 1 if admitted else level, now)
         return admitted
+
+
+class HeldRequests:
+    """Requests of each machine that wait for whoever decides. They use only a share of its
+    connections, however long they are held, so that its polls are answered meanwhile."""
+
+    def __init__(self, limits: Limits, per_second: int = 0) -> None:
+        """`per_second` are the requests of a machine that are passed on; others wait for their
+        turn. 0: all are passed on at once."""
+        self.limits = limits
+        self._held: Counter[str] = Counter()
+        self._rates = RateLimits(per_second)
+
+    def full(self, machine: str) -> bool:
+        """Return whether no other request of the machine may wait."""
+        most = max(1, self.limits.max_connections_per_machine // HELD_SHARE)
+        return self._held[machine] >= most
+
+    @asynccontextmanager
+    async def hold(self, machine: str) -> AsyncIterator[None]:
+        """Count a request as held, and wait for its turn."""
+        self._held[machine] += 1
+        try:
+            while not self._rates.admit(machine):
+                await guard.pause(1 / self._rates.per_second)
+            yield
+        finally:
+            self._held -= Counter((machine,))

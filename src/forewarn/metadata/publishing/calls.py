@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Protocol
 
 import msgspec
@@ -25,6 +26,7 @@ from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
 MAX_CALLS = 4_096  # calls of one node that are carried out at a time
+MAX_ENDED = 64  # events in a report about a machine that are not active, as they have just ended
 
 log = logger("forewarn")
 
@@ -96,10 +98,19 @@ class Calls:
         for polled in report.polled:
             if self._upstream.group_of(polled.machine) != polled.group:
                 continue  # it has moved since, or is gone
-            poll = polled.machine, polled.group, polled.version, polled.incarnation, polled.events
+            active = self._upstream.active(polled.group)
+            events = tuple(id for id in polled.events if id in active)
+            poll = polled.machine, polled.group, polled.version, polled.incarnation, events
             for at in (polled.first, polled.last)[: polled.count]:
                 poll_time = msgspec.structs.replace(now, at=min(max(at, earliest), now.at))
                 self._upstream.record_poll(*poll, poll_time)
+            if len(events) < len(polled.events):
+                # They have just ended, or were made up by whoever has taken over the host.
+                others = (id for id in polled.events if id not in active)
+                at = min(max(polled.first, earliest), now.at)
+                self._upstream.record_ended(
+                    polled.machine, polled.group, islice(others, MAX_ENDED), at
+                )
             self._upstream.record_repeated(polled.machine, max(0, polled.count - 2))
         for group in report.alive:
             if self._upstream.knows(group):

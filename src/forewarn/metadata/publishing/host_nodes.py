@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -24,6 +24,7 @@ from forewarn.core.time import SECOND
 from forewarn.metadata.publishing import updates
 from forewarn.metadata.publishing.calls import MAX_CALLS, Calls
 from forewarn.metadata.publishing.messages import (
+    EVENT_ID,
     MAX_GREETING,
     NODE_PROTOCOLS,
     Answer,
@@ -38,9 +39,9 @@ from forewarn.metadata.publishing.messages import (
     Joined,
     Kept,
     MessageStream,
+    Misbehaved,
     NodeHello,
     Ping,
-    Polled,
     Pong,
     Postpone,
     Prepare,
@@ -55,6 +56,7 @@ from forewarn.metadata.publishing.messages import (
     Unwelcome,
     Welcome,
     WhoIs,
+    at_most,
     frame,
 )
 from forewarn.metadata.publishing.publisher import (
@@ -66,13 +68,11 @@ from forewarn.metadata.publishing.publisher import (
 from forewarn.metadata.upstream import LocalUpstream
 from forewarn.service.indexes.apart_hosts import NodeLine
 from forewarn.service.indexes.hosts import HostIndex
-from forewarn.service.indexes.unknown_callers import MAX_ADDRESSES
 from forewarn.service.platform.hosts import Hosts
 from forewarn.store.port import Commit, Store
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
-from forewarn.support.text import storable
 
 PROMISE = 6.0  # seconds
 TELLING = PROMISE + 1.0  # seconds after which a change is shown, with or without a silent node
@@ -86,12 +86,17 @@ QUIET = 15.0  # seconds without a message, after which a node is disconnected: i
 JOIN_EVERY = 0.05  # seconds between two looks whether a node may join
 CHECK_EVERY = 0.5  # seconds between two looks at the nodes
 SLICE = 64  # groups of one message
-MAX_RECEIVED = 16 * 1024 * 1024  # bytes of a message from a node; its reports are far smaller
-# What is taken from a report about one machine:
-MAX_VERSION = 32  # characters of an api-version
-MAX_ENDED = 64  # events that are not known, because they have just ended
-MAX_POLLS = 2**31
-MAX_ADDRESS = 64  # characters of the address of a caller that is not known
+# What a node may send in a second, in bytes, with a host that was taken over in mind. A node sends
+# far less; in particular, its endpoint lets a machine call 10 times a second.
+SENT_BY_NODE = 128 * 1024
+SENT_BY_MACHINE = 16 * 1024
+SENT_BY_EVENT = 160  # for each machine and each event that it is shown
+MESSAGE_COST = 64  # bytes that a message counts for beside its length
+CALL_COST = 1_024  # likewise what a guest asks for, which has to be decided
+BURST = 8  # seconds' worth that it may send at once, after a line was blocked
+MAX_RECEIVED = 16 * 1024 * 1024  # bytes of a message, whatever the size of the host
+MAX_GREETINGS = 4  # lines of a host whose node has not said who it is
+BARRED_FOR = 10.0  # seconds in which a node gets no line after it has sent what it must not send
 MAX_UNSENT = 32 * 1024 * 1024  # bytes queued for a node; if there are more, it is disconnected
 
 log = logger("forewarn")
@@ -139,6 +144,37 @@ class _Absent:
             self.remove(host)
 
 
+class _Allowance:
+    """What a node may still send. It is as much more in every second as its host is large."""
+
+    def __init__(self, per_second: Callable[[], int]) -> None:
+        self._per_second = per_second
+        self.rate = per_second()  # as it was when it was last exceeded
+        self._left = float(BURST * self.rate)
+        self._since = guard.monotonic()
+
+    def admit(self, length: int) -> None:
+        """Count a message. Raises Misbehaved if it is too long, or one too many."""
+        if length > self.rate or length > self._left:
+            self._look_again()
+        at_most(min(self.rate, MAX_RECEIVED))(length)
+        self.spend(length + MESSAGE_COST)
+
+    def spend(self, bytes: int) -> None:
+        now = guard.monotonic()
+        self._left = min(BURST * self.rate, self._left + self.rate * (now - self._since))
+        self._since = now
+        if bytes > self._left:
+            self._look_again()
+        if bytes > self._left:
+            raise Misbehaved(f"it sends more than {self.rate} bytes a second")
+        self._left -= bytes
+
+    def _look_again(self) -> None:
+        before, self.rate = self.rate, self._per_second()
+        self._left += BURST * max(0, self.rate - before)
+
+
 class NodeMember(Member):
     """A node that is connected."""
 
@@ -157,6 +193,7 @@ class NodeMember(Member):
         self.stream = stream
         self.host = hello.host
         self.version = hello.version
+        self.allowance = _Allowance(lambda: nodes.sent_by(hello.host))
         self.calls = 0
         self.sent: set[str] = set()  # groups that it was sent
         self.behind: tuple[str, ...] = ()  # groups that it may be showing as they were before
@@ -232,6 +269,9 @@ class HostNodes:
         self._catching_up: Counter[str] = Counter()  # by group: nodes that may show what was before
         self._refused: dict[str, LogThrottle] = {}  # by host; as many as there are certificates
         self._last_lines: dict[str, NodeLine] = {}  # of hosts that have had one
+        self._ended: dict[str, str] = {}  # by host: why its last line was ended
+        self._greeting: Counter[str] = Counter()  # by host: lines without a hello
+        self._barred: dict[str, float] = {}  # by host: until when it gets no line
         self._apart.line = self.line
         self._closing = False
         publisher.place = self._placed
@@ -262,7 +302,20 @@ class HostNodes:
             version=member.version,
             lag=round(_behind(member) * SECOND),
             heard=self.now() - round(silent * SECOND),
+            ended=self._ended.get(member.host, ""),
         )
+
+    def sent_by(self, host: str) -> int:
+        """Return how many bytes the node of a host may send in a second."""
+        arriving = self._arriving.get(host, {})
+        groups = Counter(dict.fromkeys(self._host_index.groups_on(host), 0))
+        groups.update(arriving.values())
+        sent = SENT_BY_NODE
+        for name, moving in groups.items():
+            if group := self._store.groups.get(name):
+                machines = moving + len(updates.on_host(group, host))
+                sent += machines * (SENT_BY_MACHINE + SENT_BY_EVENT * len(group.events))
+        return sent
 
     def promised(self, host: str) -> float:
         """Return until when the node of a host has a promise."""
@@ -331,10 +384,17 @@ class HostNodes:
         stream: MessageStream[ToControl] = MessageStream(reader, writer, ToControl)
         member: NodeMember | None = None
         sending: asyncio.Task[None] | None = None
+        if self._greeting[host] >= MAX_GREETINGS or not self._may_connect(host):
+            stream.cut()
+            return
         try:
-            async with asyncio.timeout(SNAPSHOT_WITHIN):
-                hello = await stream.receive(MAX_GREETING)
-                problem = await self._problem(hello, host)
+            self._greeting[host] += 1
+            try:
+                async with asyncio.timeout(SNAPSHOT_WITHIN):
+                    hello = await stream.receive(at_most(MAX_GREETING))
+                    problem = await self._problem(hello, host)
+            finally:
+                self._greeting -= Counter((host,))
             if problem:
                 if self._refused.setdefault(host, LogThrottle()).record():
                     log.warning("a node was refused", host=host, why=problem)
@@ -349,15 +409,26 @@ class HostNodes:
             sending = self._tasks.start(self._bring_up(member), f"bringing up node {host}")
             await self._listen(member)
         except (BrokenConnection, TimeoutError) as error:
-            if not self._closing:
-                why = str(error) or f"it has sent no hello within {SNAPSHOT_WITHIN:g} s"
+            why = str(error) or f"it has sent no hello within {SNAPSHOT_WITHIN:g} s"
+            if isinstance(error, Misbehaved):
+                self._barred[host] = guard.monotonic() + BARRED_FOR
+                log.error("a node has sent what it must not send", host=host, why=why)
+            elif not self._closing:
                 log.warning("a node is no longer connected", host=host, why=why)
+            if member is None or self._is_connected(member):
+                self._ended[host] = why
         finally:
             if sending is not None:
                 sending.cancel()
             if member is not None:
                 self._leave(member)
             stream.cut()
+
+    def _may_connect(self, host: str) -> bool:
+        if guard.monotonic() < self._barred.get(host, 0.0):
+            return False
+        self._barred.pop(host, None)
+        return True
 
     async def _problem(self, hello: ToControl, host: str) -> str:
         if not isinstance(hello, NodeHello):
@@ -479,7 +550,7 @@ class HostNodes:
 
     async def _listen(self, member: NodeMember) -> None:
         while self._is_connected(member):
-            message = await member.stream.receive(MAX_RECEIVED)
+            message = await member.stream.receive(member.allowance.admit)
             member.heard = guard.boottime()
             match message:
                 case Held(number=number, whole=whole):
@@ -496,6 +567,7 @@ class HostNodes:
                 case WhoIs(id=id) if member.calls >= MAX_CALLS:
                     member.stream.send(Answer(id, yes=False))
                 case WhoIs(id=id, address=address):
+                    member.allowance.spend(CALL_COST)
                     member.calls += 1
                     self._tasks.start(self._look_for(member, id, address), "looking for a machine")
                 case Enable() | Approve() | Prepare() | AskPrepared() | Postpone():
@@ -508,8 +580,14 @@ class HostNodes:
     # What a node asks for.
 
     def _take(self, member: NodeMember, call: Call) -> None:
-        """Carry a call out, if it is for a group, and a machine, of its host."""
-        if self._may(member, call):
+        """Carry a call out, if it is for a group, and a machine, of its host, and for events that
+        there may be."""
+        member.allowance.spend(CALL_COST)
+        if isinstance(call, Approve) and not all(map(EVENT_ID.fullmatch, call.ids)):
+            member.stream.send(Answer(call.id, yes=False))
+        elif not isinstance(call, Approve | Enable) and not EVENT_ID.fullmatch(call.event):
+            member.stream.send(Answer(call.id))
+        elif self._may(member, call):
             self._calls.take(member, call)
         else:
             member.stream.send(Answer(call.id, failed="it is not on this host"))
@@ -528,28 +606,19 @@ class HostNodes:
         here = self._host_index.groups_on(member.host)
         machines = {m.name for m in self._host_index.machines_on(member.host)}
         machines |= self._arriving.get(member.host, {}).keys()
+        now = self.now()
         return Report(
-            polled=tuple(map(self._checked, (p for p in report.polled if p.machine in machines))),
+            polled=tuple(p for p in report.polled if p.machine in machines),
             alive=tuple(group for group in report.alive if group in here),
             unknown=tuple(
-                msgspec.structs.replace(caller, host=member.host)
-                for caller in report.unknown[:MAX_ADDRESSES]
-                if len(caller.address) <= MAX_ADDRESS
+                msgspec.structs.replace(
+                    caller,
+                    first=max(0, min(caller.first, now)),
+                    last=max(0, min(caller.last, now)),
+                    host=member.host,
+                )
+                for caller in report.unknown
             ),
-        )
-
-    def _checked(self, polled: Polled) -> Polled:
-        """Return a poll in values that can be stored, with events that exist, or may just have
-        ended: a node that was taken over may send anything."""
-        group = self._store.groups.get(polled.group)
-        active = {event.id for event in group.events} if group else set()
-        others = [id for id in polled.events if id not in active]
-        ignored = set(others[MAX_ENDED:])
-        return msgspec.structs.replace(
-            polled,
-            version=storable(polled.version[:MAX_VERSION]),
-            events=tuple(storable(id) for id in polled.events if id not in ignored),
-            count=min(polled.count, MAX_POLLS),
         )
 
     async def _look_for(self, member: NodeMember, id: int, address: str) -> None:
@@ -636,6 +705,7 @@ class HostNodes:
     def cut(self, member: NodeMember, why: str) -> None:
         """Disconnect a node; it connects again."""
         log.warning("a node is cut off", host=member.host, why=why)
+        self._ended[member.host] = why
         self._leave(member)
         member.stream.cut()
 

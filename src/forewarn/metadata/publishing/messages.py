@@ -9,18 +9,40 @@ not known here has no effect. When which message is sent is defined in `host_nod
 from __future__ import annotations
 
 import asyncio
-from typing import Generic, TypeAlias, TypeVar, cast, get_args
+import re
+from collections.abc import Callable
+from typing import Annotated, Generic, TypeAlias, TypeVar, cast, get_args
 
 import msgspec
+from msgspec import Meta
 
 from forewarn.core import Durations, GroupView, Machine, Time
-from forewarn.core.fleet import Place
+from forewarn.core.events import MAX_READY_NOTE
+from forewarn.core.fleet import MAX_NAME, Place
+from forewarn.core.time import Instant
 from forewarn.metadata.upstream import GroupNews, Prepared
-from forewarn.service.indexes.unknown_callers import UnknownCaller
+from forewarn.service.indexes.unknown_callers import (
+    MAX_ADDRESS,
+    MAX_ADDRESSES,
+    MAX_REQUESTS,
+    UnknownCaller,
+)
 
 NODE_PROTOCOLS = (1,)  # a node may have another version: the last one, and the one before
 MAX_FRAME = 64 * 1024 * 1024  # bytes; a group with all the events it may have fits
 MAX_GREETING = 64 * 1024  # bytes of a node's first message
+
+# What a node may send, which may have been taken over with its host. Everything else is checked
+# when it is decoded, and ends the line.
+MAX_VERSION = 64  # characters of a version, of forewarn or of the API
+MAX_IDS = 8_192  # events that one approval names; a body of `max_body` has fewer
+MOST_ARRIVING = 256  # machines that a hello names; others are asked for again
+EVENT_ID = re.compile(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}")
+
+Name: TypeAlias = Annotated[str, Meta(max_length=MAX_NAME)]
+Version: TypeAlias = Annotated[str, Meta(max_length=MAX_VERSION)]
+EventId: TypeAlias = Annotated[str, Meta(pattern=rf"^{EVENT_ID.pattern}\Z")]
+Number: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 _LENGTH = 4
 _encode = msgspec.msgpack.Encoder().encode
@@ -30,19 +52,24 @@ class BrokenConnection(Exception):
     """The other side is gone, or sent something invalid; the message says which."""
 
 
+class Misbehaved(BrokenConnection):
+    """The other side sent something that it must not send; the message says what."""
+
+
 # The first message of a node, and that of control.
 
 
 class NodeHello(msgspec.Struct, frozen=True, kw_only=True, tag="node"):
     """The first message of a node. Later versions only add fields, with defaults."""
 
-    protocols: tuple[int, ...]  # that it speaks
-    version: str  # of forewarn
-    host: str
-    instance: str  # of the node's process
+    protocols: Annotated[tuple[int, ...], Meta(max_length=16)]  # that it speaks
+    version: Version  # of forewarn
+    host: Name
+    instance: Version  # of the node's process
     serving: bool  # does it already answer guests, with what it was told before?
     term: int = 0  # the highest of a control node that it has followed
-    arriving: dict[str, str] = {}  # machines that are about to move to its host, with their groups
+    # Machines that are about to move to its host, with their groups:
+    arriving: Annotated[dict[Name, Name], Meta(max_length=MOST_ARRIVING)] = {}
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag="welcome"):
@@ -145,43 +172,43 @@ class Held(msgspec.Struct, frozen=True, tag="held"):
     """Confirms that nothing is shown any more as it was before this publication, or those that were
     sent before it."""
 
-    number: int
+    number: Number
     whole: bool = False  # in answer to `SnapshotEnd`
 
 
 class Enable(msgspec.Struct, frozen=True, tag="enable"):
-    id: int
-    group: str
+    id: Number
+    group: Name
 
 
 class Approve(msgspec.Struct, frozen=True, tag="approve"):
-    id: int
-    machine: str
-    group: str
-    ids: tuple[str, ...]
+    id: Number
+    machine: Name
+    group: Name
+    ids: Annotated[tuple[str, ...], Meta(max_length=MAX_IDS)]  # as the guest has sent them
 
 
 class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
-    id: int
-    machine: str
-    group: str
+    id: Number
+    machine: Name
+    group: Name
     event: str
     ready: bool
-    note: str
+    note: Annotated[str, Meta(max_length=MAX_READY_NOTE)]
 
 
 class AskPrepared(msgspec.Struct, frozen=True, tag="prepared"):
-    id: int
-    group: str
+    id: Number
+    group: Name
     event: str
 
 
 class Postpone(msgspec.Struct, frozen=True, tag="postpone"):
-    id: int
-    machine: str
-    group: str
+    id: Number
+    machine: Name
+    group: Name
     event: str
-    until: Time
+    until: Instant
 
 
 Call: TypeAlias = Enable | Approve | Prepare | AskPrepared | Postpone
@@ -191,8 +218,8 @@ class WhoIs(msgspec.Struct, frozen=True, tag="who-is"):
     """Asks control for the machine with an address that it does not know: it may be about
     to move to this host. If there is one, it is told before the answer."""
 
-    id: int
-    address: str
+    id: Number
+    address: Annotated[str, Meta(max_length=MAX_ADDRESS)]
 
 
 class Ping(msgspec.Struct, frozen=True, tag="ping"):
@@ -207,22 +234,22 @@ class Kept(msgspec.Struct, frozen=True, tag="kept"):
 class Polled(msgspec.Struct, frozen=True, array_like=True):
     """A machine's polls since it was last reported, all of one version and incarnation."""
 
-    machine: str
-    group: str
-    version: str
-    incarnation: int
-    events: tuple[str, ...]
-    first: Time
-    last: Time
-    count: int
+    machine: Name
+    group: Name
+    version: Version
+    incarnation: Number
+    events: tuple[EventId, ...]
+    first: Instant
+    last: Instant
+    count: Annotated[int, Meta(ge=0, le=MAX_REQUESTS)]
 
 
 class Report(msgspec.Struct, frozen=True, tag="report"):
     """What was answered since the last report."""
 
     polled: tuple[Polled, ...] = ()
-    alive: tuple[str, ...] = ()  # groups with a sign of life that was answered with nothing
-    unknown: tuple[UnknownCaller, ...] = ()
+    alive: tuple[Name, ...] = ()  # groups with a sign of life that was answered with nothing
+    unknown: Annotated[tuple[UnknownCaller, ...], Meta(max_length=MAX_ADDRESSES)] = ()
 
 
 class UnknownMessage(msgspec.Struct, frozen=True, tag="unknown"):
@@ -276,6 +303,19 @@ def frame(message: msgspec.Struct) -> bytes:
     return len(data).to_bytes(_LENGTH, "big") + data
 
 
+def at_most(limit: int) -> Callable[[int], None]:
+    """Return a function that raises Misbehaved for the length of a message beyond the limit."""
+
+    def admit(length: int) -> None:
+        if length > limit:
+            raise Misbehaved(f"a message of {length} bytes; {limit} are allowed")
+
+    return admit
+
+
+_admit = at_most(MAX_FRAME)
+
+
 class MessageStream(Generic[T]):
     """One end of a connection; T are the messages of the other end."""
 
@@ -294,16 +334,17 @@ class MessageStream(Generic[T]):
         if not self.writer.is_closing():
             self.writer.write(framed)
 
-    async def receive(self, most: int = MAX_FRAME) -> T:
+    async def receive(self, admit: Callable[[int], None] | None = None) -> T:
+        """Return the next message. `admit` is called with its length, and raises Misbehaved if it
+        is too long. Raises BrokenConnection."""
         try:
             length = int.from_bytes(await self._reader.readexactly(_LENGTH), "big")
-            if length > most:
-                raise BrokenConnection(f"a message of {length} bytes; {most} are allowed")
+            (admit or _admit)(length)
             return self._decode(await self._reader.readexactly(length))
         except (OSError, EOFError) as error:
             raise BrokenConnection("the other process has closed the connection") from error
         except msgspec.MsgspecError as error:
-            raise BrokenConnection(f"a message that cannot be read: {error}") from error
+            raise Misbehaved(f"a message that cannot be read: {error}") from error
 
     def _decode(self, data: bytes) -> T:
         try:

@@ -21,9 +21,13 @@ import msgspec
 
 from forewarn import __version__
 from forewarn.core import Durations, Machine, Now, Time
+from forewarn.core.time import MAX_TIME
 from forewarn.metadata.publishing import updates
 from forewarn.metadata.publishing.journal import Journal, JournalFailed, Told
 from forewarn.metadata.publishing.messages import (
+    EVENT_ID,
+    MAX_IDS,
+    MOST_ARRIVING,
     NODE_PROTOCOLS,
     Answer,
     Approve,
@@ -87,7 +91,6 @@ AT_ONCE = 1.0  # seconds between two lines, after which the next one is waited f
 PULSE_EVERY = 4.0  # seconds between two signs of life, which also compare the clocks
 REPEAT_EVERY = 30  # reports, a second apart, after which polls that showed nothing new are reported
 QUIET = 10.0  # seconds without a message, after which a line is given up: promises are sent on it
-MOST_ARRIVING = 256  # machines that a hello names; others are asked for again
 DRIFT = 0.17  # by which two clocks may differ in speed, while each is corrected by up to 8.3 %
 LOG_AFTER = 5.0  # seconds without control before it is logged
 LOG_EVERY = 30.0  # seconds between two log records about control that cannot be reached
@@ -158,11 +161,16 @@ class NodeUpstream:
             raise NotDurable(message) from None
 
     async def approve(self, machine: str, group: str, ids: Sequence[str]) -> bool:
-        return (await self._call(Approve(self._number(), machine, group, tuple(ids)))).yes
+        distinct = tuple(dict.fromkeys(ids))
+        if len(distinct) > MAX_IDS or not all(map(EVENT_ID.fullmatch, distinct)):
+            return False  # there was no such event
+        return (await self._call(Approve(self._number(), machine, group, distinct))).yes
 
     async def prepare(
         self, machine: str, group: str, id: str, ready: bool, note: str
     ) -> Prepared | None:
+        if not EVENT_ID.fullmatch(id):
+            return None
         call = Prepare(self._number(), machine, group, id, ready, note)
         answer = await self._call(call)
         if not answer.yes:
@@ -170,12 +178,17 @@ class NodeUpstream:
         return answer.prepared
 
     async def postpone(self, machine: str, group: str, id: str, until: Time) -> Time | None:
+        if not EVENT_ID.fullmatch(id):
+            return None
+        until = min(until, MAX_TIME)
         answer = await self._call(Postpone(self._number(), machine, group, id, until))
         if answer.refused:
             raise NotPostponed(answer.refused)
         return answer.not_before
 
     async def prepared(self, group: str, id: str) -> Prepared | None:
+        if not EVENT_ID.fullmatch(id):
+            return None
         return (await self._call(AskPrepared(self._number(), group, id))).prepared
 
     def unknown_caller(self, address: str) -> None:

@@ -2,20 +2,23 @@
 
 There is one entry for each machine and document, so a report stays small however often machines
 poll. Of machines that go on polling the document that was reported last, only every so many reports
-say so: control may have very many of them. Entries are only dropped if far too many pile up while
-there is no line to control.
+say so: control may have very many of them. Of a machine that asks for ever other versions, some
+entries are dropped.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterator
+from itertools import chain
 
 from forewarn.core import Now, Time
 from forewarn.metadata.publishing.messages import Polled, Report
 from forewarn.service.indexes.unknown_callers import UnknownCallers
 
-MAX_EARLIER = 100_000  # documents that machines were shown before their last one, and not reported
+# Documents that a machine was shown before its last one, and that are not reported yet. There are
+# more only if it asks for ever other versions; control takes no more from a node.
+MAX_EARLIER = 3
 REPORT_SLICE = 512  # entries of one message
 
 
@@ -41,7 +44,7 @@ class PollReport:
         self._repeat_every = repeat_every
         self._until_repeat = first_repeat
         self._polls: dict[str, _Polls] = {}
-        self._earlier: deque[Polled] = deque(maxlen=MAX_EARLIER)
+        self._earlier: dict[str, deque[Polled]] = {}  # by machine
         self._alive: set[str] = set()
         self.unknown_callers = UnknownCallers()
 
@@ -67,7 +70,8 @@ class PollReport:
             polls.last = now.at
             return
         if polls is not None and polls.count:
-            self._earlier.append(_reported(machine, polls))
+            earlier = self._earlier.setdefault(machine, deque(maxlen=MAX_EARLIER))
+            earlier.append(_reported(machine, polls))
         self._polls[machine] = _Polls(group, version, incarnation, events, now.at)
 
     def sign_of_life(self, group: str) -> None:
@@ -83,9 +87,9 @@ class PollReport:
     def reports(self) -> Iterator[Report]:
         """Return what is to be reported since the last call, in messages of limited size."""
         earlier, alive = self._earlier, tuple(self._alive)
-        self._earlier = deque(maxlen=MAX_EARLIER)
+        self._earlier = {}
         self._alive.clear()
-        entries = [*earlier, *self._take_polls()]
+        entries = [*chain.from_iterable(earlier.values()), *self._take_polls()]
         for at in range(0, len(entries), REPORT_SLICE):
             yield Report(tuple(entries[at : at + REPORT_SLICE]))
         unknown = tuple(self.unknown_callers.take())

@@ -27,6 +27,7 @@ class NodeLine(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     lag: Duration | None  # since it was sent what it has not confirmed; None: it has no line
     heard: Time  # when it sent something last
+    ended: str = ""  # why its last line, before the present one, was ended
 
 
 class ApartHosts:

@@ -9,7 +9,7 @@ sighting of an event is saved at once, so that the history has it before whateve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 
 import msgspec
@@ -26,6 +26,7 @@ from forewarn.service.indexes.unknown_callers import UnknownCallers
 from forewarn.store.port import Commit, MachineSighting, PollSightings, Store
 
 SAVE_EVERY = 5.0  # seconds of guard time between two saves
+MAX_UNSAVED = 10_000  # events that machines have seen first and that are not saved yet
 MACHINES_AT_ONCE = 2_000  # that a save looks at: 100,000 have had their turn after four minutes
 
 
@@ -154,6 +155,14 @@ class PollIndex:
                     self._shown.add(id)
                     self._firsts[id] = group, machine, at
                     self.first_unsaved.set()
+
+    def shown_before(self, machine: str, group: str, ids: Iterable[str], at: Time) -> None:
+        """Note events that a machine was shown, as its node reports, and that are over by now: the
+        history has a record of it, if there were such events."""
+        for id in ids:
+            if len(self._firsts) < MAX_UNSAVED and id not in self._shown:
+                self._firsts.setdefault(id, (group, machine, at))
+                self.first_unsaved.set()
 
     def _correct(self, clock: Correction) -> None:
         """Correct times that were noted while the clock was ahead."""

@@ -7,23 +7,29 @@ with the fewest requests are forgotten, so that a caller that goes on asking sta
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from forewarn.core import Time
 from forewarn.core.retiming import Correction
-from forewarn.core.time import HOUR, Duration
+from forewarn.core.time import HOUR, Duration, Instant
 
 MAX_ADDRESSES = 1_024
 KEPT_ADDRESSES = 768  # when there are more: room for many new ones, so that this is done seldom
+MAX_PER_HOST = 128  # addresses of one host: whoever has taken it over leaves room for others
+MAX_ADDRESS = 64  # characters
+MAX_REQUESTS = 2**31  # of one address, or polls of one machine, that are reported at a time
 RECENT: Duration = HOUR  # since the last request of an address that counts
 
 
 class UnknownCaller(msgspec.Struct):
-    address: str
-    first: Time
-    last: Time
-    requests: int
+    # A node on a host reports them, too: what it may say is limited here.
+    address: Annotated[str, Meta(max_length=MAX_ADDRESS)]
+    first: Instant
+    last: Instant
+    requests: Annotated[int, Meta(ge=0, le=MAX_REQUESTS)]
     host: str = ""  # of the node that was asked; empty: no node was
 
 
@@ -50,8 +56,11 @@ class UnknownCallers:
             caller.requests += calls.requests
 
     def _add(self, caller: UnknownCaller) -> None:
-        if len(self._callers) >= MAX_ADDRESSES:
-            callers = sorted(self._callers.values(), key=lambda c: (c.requests, c.last))
+        of_host = [key for key in self._callers if key[1] == caller.host] if caller.host else []
+        if len(of_host) >= MAX_PER_HOST:
+            del self._callers[min(of_host, key=lambda key: _weight(self._callers[key]))]
+        elif len(self._callers) >= MAX_ADDRESSES:
+            callers = sorted(self._callers.values(), key=_weight)
             self._callers = {(c.address, c.host): c for c in callers[-KEPT_ADDRESSES:]}
         self._callers[caller.address, caller.host] = caller
 
@@ -78,3 +87,8 @@ class UnknownCallers:
         """Correct times that were noted while the clock was ahead."""
         for caller in self._callers.values():
             caller.first, caller.last = clock.past(caller.first), clock.past(caller.last)
+
+
+def _weight(caller: UnknownCaller) -> tuple[int, Time]:
+    """Return what is smallest for the caller that is forgotten first."""
+    return caller.requests, caller.last

@@ -83,6 +83,7 @@ class HostNode(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""  # of the node; empty: not known
     lag: Duration | None = None  # since it was sent what it has not confirmed; None: not known
     heard: Time | None = None  # when it sent something last; None: not known
+    ended: str = ""  # why its last line, before the present one, was ended; empty: not known
 
 
 class HostPlan(msgspec.Struct, frozen=True):
@@ -153,7 +154,12 @@ class Hosts:
         if line is None:
             return HostNode(state=state, since=since)
         return HostNode(
-            state=state, since=since, version=line.version, lag=line.lag, heard=line.heard
+            state=state,
+            since=since,
+            version=line.version,
+            lag=line.lag,
+            heard=line.heard,
+            ended=line.ended,
         )
 
     async def node_joined(self, name: str) -> Refused | None:

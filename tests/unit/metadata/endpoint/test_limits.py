@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from forewarn.metadata.endpoint.limits import (
     OPEN_FILES,
     ConnectionAdmission,
     ConnectionLimits,
+    HeldRequests,
     Limits,
     RateLimits,
 )
@@ -127,3 +130,38 @@ def test_a_limit_is_logged_once_a_minute_with_a_count() -> None:
         counts.log_hits(3 * LOG_EVERY)
     said = [(entry["limit"], entry["times"], entry["last"]) for entry in entries]
     assert said == [("max_head", 1_000, "web_0"), ("max_head", 1, "web_1")]
+
+
+def test_requests_that_are_held_use_a_quarter_of_a_machines_connections() -> None:
+    held = HeldRequests(Limits(max_connections_per_machine=8))
+
+    async def body() -> None:
+        async with held.hold("a"):
+            assert not held.full("a")
+            async with held.hold("a"):
+                assert held.full("a")
+                assert not held.full("b")
+        assert not held.full("a")
+
+    asyncio.run(body())
+
+
+def test_requests_of_a_machine_are_passed_on_at_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, now = HeldRequests(Limits(), per_second=10), 0.0
+
+    async def pause(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(guard, "monotonic", lambda: now)
+    monkeypatch.setattr(guard, "pause", pause)
+
+    async def body() -> None:
+        for _ in range(30):
+            async with held.hold("a"):
+                pass
+        passed_on_after = now
+        async with held.hold("b"):  # which has its own
+            assert now == passed_on_after >= 1.9
+
+    asyncio.run(body())

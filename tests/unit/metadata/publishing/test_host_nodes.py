@@ -32,9 +32,7 @@ from forewarn.metadata.publishing.messages import (
     MessageStream,
     News,
     NodeHello,
-    Polled,
     Publication,
-    Report,
     SnapshotEnd,
     ToNode,
     Unwelcome,
@@ -46,7 +44,6 @@ from forewarn.metadata.upstream import GroupNews, NotDurable
 from forewarn.node import Node
 from forewarn.service.engine import executor
 from forewarn.service.fleet.read import parse
-from forewarn.service.indexes.unknown_callers import UnknownCaller
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.support import guard
 from helpers.host_nodes import FLEET, PATIENCE, Control, HostNode, host_node, until
@@ -156,32 +153,6 @@ def test_a_node_cannot_call_for_machines_of_other_hosts(tmp_path: Path) -> None:
             assert node.poll_index.polls("web_0") is not None
             assert node.poll_index.polls("web_1") is None
             assert node.poll_index.polls("db_0") is None
-
-    play(body)
-
-
-def test_a_report_that_cannot_be_true_is_taken_in_values_that_can_be_stored(
-    tmp_path: Path,
-) -> None:
-    control = Control(tmp_path)
-
-    async def body() -> None:
-        async with control() as node, host_node(control, "h1") as h1:
-            await joined(h1)
-            await h1.upstream.enable("web")
-            id = await reboot(node, "web_0")
-            many = tuple(f"made up {n}\0" for n in range(1_000))
-            polled = Polled("web_0", "web", "\0" * 1_000, 1, (*many, id), -1, 2**64 - 1, 2**63)
-            unknown = UnknownCaller("x" * 1_000, -1, 2**64 - 1, 2**63)
-            assert h1.upstream._stream is not None
-            h1.upstream._stream.send(Report((polled,), ("db",), (unknown,)))
-            assert await h1.upstream.approve("web_0", "web", [id])  # control has read the report
-            polls = node.poll_index.polls("web_0")
-            assert polls is not None
-            assert id in polls.first_sights
-            assert len(polls.first_sights) <= 1 + host_nodes.MAX_ENDED
-            assert node.poll_index.unknown_callers.all() == []
-            await node.poll_index.save(node.writer.now(), all_machines=True)
 
     play(body)
 
@@ -658,8 +629,9 @@ def test_control_that_is_started_again_takes_its_nodes_back(tmp_path: Path) -> N
     "sent", [b"\xff\xff\xff\xff", b"\0\0\0\x04oops", b"\0\0\0\x01\xc0", b"\0\0"]
 )
 def test_a_node_that_sends_what_is_no_message_is_disconnected_and_the_others_stay(
-    tmp_path: Path, sent: bytes
+    tmp_path: Path, sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(host_nodes, "BARRED_FOR", 0.0)
     control = Control(tmp_path)
 
     async def body() -> None:
@@ -748,7 +720,9 @@ def test_no_machine_is_disturbed_while_a_node_may_show_its_event_as_scheduled(
 
 def test_a_node_that_has_nothing_of_a_group_is_sent_nothing() -> None:
     sent: list[bytes] = []
-    nodes: Any = SimpleNamespace(machines_on=lambda *_: (), send=lambda _, data: sent.append(data))
+    nodes: Any = SimpleNamespace(
+        machines_on=lambda *_: (), send=lambda _, data: sent.append(data), sent_by=lambda _: 1
+    )
     hello = NodeHello(protocols=(1,), version="", host="h1", instance="", serving=True)
     stream: Any = None
     member = host_nodes.NodeMember(nodes, stream, hello, ["web"], host_nodes._Promised())
@@ -770,7 +744,10 @@ def test_no_promise_outlasts_the_time_in_which_all_guests_are_shown_a_change(
 ) -> None:
     monkeypatch.undo()
     control: Any = SimpleNamespace(
-        _store=SimpleNamespace(leadership=None), now=lambda: 0, send=lambda *_: None
+        _store=SimpleNamespace(leadership=None),
+        now=lambda: 0,
+        send=lambda *_: None,
+        sent_by=lambda _: 1,
     )
     hello = NodeHello(protocols=(1,), version="", host="h1", instance="", serving=True)
     change = publisher.PendingPublication()

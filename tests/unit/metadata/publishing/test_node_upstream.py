@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import socket
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -158,7 +159,7 @@ def test_control_that_does_not_answer_is_not_waited_for_and_nothing_counts_as_ta
             await control.let_join()
             await until(lambda: h1.upstream._joined.is_set())
             with pytest.raises(NotDurable):
-                await h1.upstream.approve("m", "web", ["id"])
+                await h1.upstream.approve("m", "web", [str(uuid.uuid4()).upper()])
             with pytest.raises(OutcomeUnknown):  # a first GET gets no answer
                 await h1.upstream.enable("other")
             await control.announce()
