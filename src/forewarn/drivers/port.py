@@ -174,6 +174,9 @@ class DriverContext(msgspec.Struct, frozen=True):
     on_impact: Callable[[Impact], None] | None = None  # called with what a simulation has done
     may_act: Callable[[], bool] = lambda: True  # asked right before something is done to machines
     service_pid: int = 0  # by which programs that outlive the service are found
+    # Calls a function, in any thread, with the time until which the service may act, in boot time:
+    # now, and whenever it changes. None: it may act for as long as it runs.
+    watch_lease: Callable[[Callable[[float], None]], None] | None = None
     # Returns where a simulation keeps what it has done; None: in a file.
     shared_impacts: Callable[[], SharedImpacts | None] = lambda: None
 

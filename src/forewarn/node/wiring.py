@@ -85,6 +85,7 @@ def make_driver(
         on_impact=trace.impact if trace else None,
         may_act=store.leadership.held if store.leadership else lambda: True,
         service_pid=os.getpid(),
+        watch_lease=store.leadership.watch if store.leadership else None,
         shared_impacts=lambda: shared_impacts(config.state),
     )
     driver = registry.make(config.driver, context)

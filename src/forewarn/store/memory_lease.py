@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Sequence
 
 from forewarn import __version__
@@ -108,6 +109,9 @@ class MemoryLeadership(Leadership):
     @property
     def until(self) -> float:
         return self._until
+
+    def watch(self, listener: Callable[[float], None]) -> None:
+        listener(math.inf)  # what would need it are programs, and a simulation starts none
 
     @property
     def term(self) -> int:

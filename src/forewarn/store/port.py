@@ -274,6 +274,10 @@ class Leadership(ABC):
         """When `held` becomes false, in boot time, unless the lease is renewed."""
 
     @abstractmethod
+    def watch(self, listener: Callable[[float], None]) -> None:
+        """Call a function with `until` now, and in any thread whenever it changes."""
+
+    @abstractmethod
     def give_up(self, why: str) -> None:
         """Have this process stop, because it decides and cannot."""
 

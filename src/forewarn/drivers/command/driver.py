@@ -40,6 +40,7 @@ from forewarn.drivers.port import (
 from forewarn.drivers.registry import DriverType
 from forewarn.support.convert import convert
 from forewarn.support.files.task import NotStarted, StillAtWork, task_input
+from forewarn.support.guardian import Guardian
 from forewarn.support.instants import to_datetime
 from forewarn.support.process_mark import mark
 from forewarn.support.program import (
@@ -85,12 +86,17 @@ class CommandDriver(Driver):
         task_files: Path | None = None,
         may_act: Callable[[], bool] = lambda: True,
         service_pid: int = 0,
+        watch_lease: Callable[[Callable[[float], None]], None] | None = None,
     ) -> None:
         self._program = program
         self._task_files = task_files
         self._may_act = may_act
         self._mark = mark(service_pid or os.getpid())
         self._slots = Slots(program.max_at_once)
+        self._guardian: Guardian | None = None
+        if watch_lease is not None:
+            self._guardian = Guardian(service_pid or os.getpid())
+            watch_lease(self._guardian.renew)
 
     @property
     def repeatable(self) -> bool:
@@ -114,6 +120,10 @@ class CommandDriver(Driver):
         self._program = options.resolve()
         self._slots.resize(self._program.max_at_once)
         return True
+
+    def close(self) -> None:
+        if self._guardian is not None:
+            self._guardian.close()
 
     async def check(self, task: Task) -> Checked:
         try:
@@ -184,8 +194,16 @@ class CommandDriver(Driver):
         async with slot, task_input(encode_task(verb, task), file, limit) as stdin:
             if not verb.startswith("check") and not self._may_act():  # it may have waited for long
                 raise NotStarted("this control node does not decide any more")
+            self._start_guardian()
             environment = _environment(verb, task) | self._mark
             return await run([*program.words, verb], stdin, environment, limit)
+
+    def _start_guardian(self) -> None:
+        try:
+            if self._guardian is not None:
+                self._guardian.start()
+        except OSError as error:
+            raise NotStarted(f"what would end the program could not be started: {error}") from error
 
     def _how(self, ended: Ended) -> str:
         """Return how the program ended, with the last line of its output if there is one."""
@@ -316,7 +334,11 @@ def _signal_name(number: int) -> str:
 
 def _make(options: CommandOptions, context: DriverContext) -> CommandDriver:
     return CommandDriver(
-        options.resolve(), context.file("programs"), context.may_act, context.service_pid
+        options.resolve(),
+        context.file("programs"),
+        context.may_act,
+        context.service_pid,
+        context.watch_lease,
     )
 
 

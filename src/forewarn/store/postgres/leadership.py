@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import psycopg
@@ -96,6 +96,9 @@ class PostgresLeadership(Leadership):
     @property
     def until(self) -> float:
         return self._lease.until
+
+    def watch(self, listener: Callable[[float], None]) -> None:
+        self._lease.watch(listener)
 
     @property
     def term(self) -> int:

@@ -122,6 +122,7 @@ class Lease:
         self._watchdog = watchdog
         self._sessions_ended = LogThrottle()
         self._check_log = check_log  # raises Deposed if the database went back
+        self._listener: Callable[[float], None] = lambda _: None
 
     def held(self) -> bool:
         """Return whether this process may still decide, as far as its own clock can tell."""
@@ -131,6 +132,16 @@ class Lease:
     def until(self) -> float:
         """When the lease runs out, in boot time."""
         return self._until
+
+    def watch(self, listener: Callable[[float], None]) -> None:
+        """Call a function with `until` now, and in any thread whenever it changes."""
+        with self._changing:
+            self._listener = listener
+            listener(self._until)
+
+    def _set_until(self, until: float) -> None:
+        self._until = until
+        self._listener(until)
 
     def claim(self, connection: psycopg.Connection[Any], seen: LeaseRow) -> bool:
         """Begin a new term, unless the row is no longer the one that was seen. What is in the log
@@ -145,7 +156,8 @@ class Lease:
         if row is None:
             return False
         with self._changing:
-            self.term, self._until = row[0], started + self.length
+            self.term = row[0]
+            self._set_until(started + self.length)
         name_session(connection, "lease", self.term)
         if not seen.is_free():  # whoever gives it back closes its own
             end_sessions(connection, before_term=self.term)
@@ -162,9 +174,10 @@ class Lease:
                 started = guard.boottime()
                 row = self._changed(connection, _CLAIM_AGAIN, (self.length, self.term))
             if row is None:
-                self._until = 0.0
+                self._set_until(0.0)
                 self.end(connection)
-            self.term, self._until = row[0], started + self.length
+            self.term = row[0]
+            self._set_until(started + self.length)
 
     def renew(self, connection: psycopg.Connection[Any]) -> None:
         """Raises Deposed if another term has begun."""
@@ -174,9 +187,9 @@ class Lease:
             if self.term != term:
                 return  # which has renewed it
             if row is None:
-                self._until = 0.0
+                self._set_until(0.0)
                 self.end(connection)
-            self._until = started + self.length
+            self._set_until(started + self.length)
         if problem := clock_problem(asked, float(row[0])):
             with contextlib.suppress(psycopg.Error):
                 self.give_back(connection)
@@ -190,7 +203,8 @@ class Lease:
     def give_back(self, connection: psycopg.Connection[Any]) -> None:
         """End the lease, so that another node need not wait for it to run out."""
         with self._changing:
-            term, self.term, self._until = self.term, 0, 0.0
+            term, self.term = self.term, 0
+            self._set_until(0.0)
         if term:
             connection.execute(_GIVE_BACK, (term,))
             connection.execute(f"NOTIFY {CHANNEL}")
