@@ -30,6 +30,7 @@ from forewarn.store.port import (
     NotLeading,
     PollSightings,
     States,
+    StoreUnusable,
 )
 from forewarn.store.postgres import (
     database,
@@ -42,7 +43,7 @@ from forewarn.store.postgres import (
     session,
 )
 from forewarn.store.postgres.engine import PostgresStore
-from forewarn.store.sql import read
+from forewarn.store.sql import read, schema
 from forewarn.support import guard
 from helpers import postgres
 from helpers.engines import SHARED, Open, expire, kill, renew, shared_state, shorten
@@ -534,6 +535,42 @@ def test_a_node_with_thousands_of_connections_follows_and_takes_over(url: str) -
                     await until(lambda: second.seq == 1)
                     expire(first)
                     await take(second)
+
+    run(body())
+
+
+def test_nodes_of_this_version_go_on_with_a_schema_that_the_next_one_has_expanded(
+    url: str,
+) -> None:
+    """So that one node after the other can be upgraded. What has been added has a default."""
+
+    async def body() -> None:
+        first, second, third = (node(url, name) for name in ("c1", "c2", "c3"))
+        async with opened(first, second):
+            await take(first)
+            await put(first, "h1")
+            for table in schema.metadata.tables.keys() | {"leader", "control_nodes"}:
+                execute(url, f"ALTER TABLE {table} ADD COLUMN added text")
+            execute(url, "CREATE TABLE operators (name text PRIMARY KEY)")
+            next_schema = int(schema.SCHEMA_VERSION) + 1
+            execute(url, "UPDATE alembic_version SET version_num = %s", f"{next_schema:04}")
+            with pytest.raises(StoreUnusable, match="newer version"):
+                await third.open()
+            execute(
+                *(url, "INSERT INTO service (key, value) VALUES (%s, %s)"),
+                *(database.OLDEST_SCHEMA, next_schema - 1),
+            )
+            third = node(url, "c3")
+            async with opened(third):
+                machines = (MachinePut(Machine(name="web_0")),)
+                await first.transact(lambda _: Batch(2, 0, (Entry("web", machines),)))
+                await until(lambda: third.seq == second.seq == 2)
+                expire(first)
+                await take(third)
+                await put(third, "h3")
+                await until(lambda: second.seq == 3)
+                assert second.registry.hosts.keys() == {"h1", "h3"}
+                assert [n.name for n in await third.leadership.nodes()] == ["c1", "c2", "c3"]
 
     run(body())
 

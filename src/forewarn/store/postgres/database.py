@@ -49,6 +49,10 @@ SELECT 1 FROM pg_stat_activity WHERE application_name = 'forewarn start'
 _NO_STANDBY = "the COMMIT waits for a synchronous standby, and none has confirmed it"
 _SLOW = "another session changes them, or the database is slow"
 
+# In the table `service`: the number of the oldest schema whose version can use this database, as
+# written by an upgrade that only adds to it. Without it, only the version of its own schema can.
+OLDEST_SCHEMA = "oldest-schema"
+
 _SETTINGS = ("fsync", "full_page_writes", "synchronous_commit")
 
 log = logger("forewarn")
@@ -113,7 +117,8 @@ def upgrade(url: str) -> str:
         schema = schema_of(connection)
         if schema is None:
             raise StoreUnusable(f"{without_password(url)} contains no state yet")
-        _checked_schema(connection, without_password(url))  # there is only one schema so far
+        # There is only one schema so far.
+        _checked_schema(connection, without_password(url), runs_with_older=False)
         return schema
 
 
@@ -143,9 +148,15 @@ def _examining(url: str) -> Iterator[sa.Connection]:
         made.dispose()
 
 
-def _checked_schema(connection: sa.Connection, name: str) -> str | None:
+def _checked_schema(
+    connection: sa.Connection, name: str, *, runs_with_older: bool = True
+) -> str | None:
+    """Return the schema of a database that this version can use; None if there is none yet.
+    `runs_with_older`: a newer schema will do, if it says that this version can use it."""
     schema = schema_of(connection)
     if schema is not None and schema > s.SCHEMA_VERSION:
+        if runs_with_older and _oldest_schema(connection) <= s.SCHEMA_VERSION:
+            return schema
         raise StoreUnusable(
             f"{name} has schema {schema}, this version has {s.SCHEMA_VERSION}: it was written by a"
             " newer version of forewarn; install that"
@@ -166,6 +177,14 @@ def schema_of(connection: sa.Connection) -> str | None:
         "SELECT version_num FROM alembic_version"
     ).scalar()
     return version
+
+
+def _oldest_schema(connection: sa.Connection) -> str:
+    """Return the oldest schema whose version of forewarn can use this database."""
+    value = connection.exec_driver_sql(
+        "SELECT value FROM service WHERE key = %s", (OLDEST_SCHEMA,)
+    ).scalar()
+    return "9999" if value is None else f"{value:04}"
 
 
 def first_line(error: Any) -> str:
