@@ -129,7 +129,7 @@ def apply(group: Group, items: tuple[Change, ...]) -> Group:
             case Renumbered(incarnation=number) if enabled:
                 incarnation = max(incarnation, number)
             case Renumbered(incarnation=number):
-                fields["shown"] = max(group.shown, number)
+                fields |= {"shown": max(group.shown, number), "renewed": True}
     if shown and group.enabled and enabled:
         incarnation += 1
     if events is not None:

@@ -27,7 +27,8 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     enabling_until: Time | None = None  # a guest has asked; the group is enabled at this time
     incarnation: int = 0  # of the current document; 0 while there is none
     shown: int = 0  # highest incarnation of an earlier document, under this name
-    renewed: bool = False  # it had no machines in between: its numbers continue above `shown`
+    # It had no machines in between, or was restored: its numbers continue above `shown`.
+    renewed: bool = False
     seen: Duration = 0  # time of the last recorded GET, in time served
 
     def machine(self, name: str) -> Machine | None:

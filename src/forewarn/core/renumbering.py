@@ -29,14 +29,17 @@ def beyond_commits(unknown: Duration) -> int:
     return COMMITS_LEAST + COMMITS_PER_SECOND * _seconds(unknown)
 
 
-def renumbered(groups: Iterable[Group], unknown: Duration) -> dict[str, tuple[Change, ...]]:
+def renumbered(
+    groups: Iterable[Group], unknown: Duration, known: int = 0
+) -> dict[str, tuple[Change, ...]]:
     """Return the changes by group, for groups that have, or have had, a document. `unknown` is the
-    time since the backup was made."""
-    beyond = beyond_documents(unknown)
+    time since the backup was made, and `known` the highest commit that was known: a document has
+    changed at most once with each."""
+    beyond = beyond_documents(unknown) + known
     return {
         group.name: (Renumbered(max(group.incarnation, group.shown) + beyond),)
         for group in groups
-        if group.enabled or group.shown
+        if group.enabled or group.shown or known
     }
 
 

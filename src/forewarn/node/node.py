@@ -350,7 +350,14 @@ class Node(Component):
 
     def _host_warnings(self) -> dict[str, str]:
         nodeless = nodeless_warning(self.host_index) if self.config.has_nodes else ""
-        return {"hosts": reach_warning(self.apart_hosts), "nodes": nodeless}
+        return {
+            "state": self._went_back(),
+            "hosts": reach_warning(self.apart_hosts),
+            "nodes": nodeless,
+        }
+
+    def _went_back(self) -> str:
+        return self.host_nodes.state_problem if self.host_nodes else ""
 
     async def _begin_deciding(self) -> None:
         """Continue where the last process that decided has ended, and decide from now on."""
@@ -360,7 +367,8 @@ class Node(Component):
         if self.trace:
             self.trace.begin(store, self.clock, self.writer.now)
         if config.has_nodes:
-            self._start_publishing(tasks)
+            known = 0 if sightings.copied is not None else sightings.known
+            self._start_publishing(tasks, known)
         self.apart_hosts.begin(self.writer.now().at)
         # Before anything new starts, so that nothing is resumed twice.
         self.executor.resume(restored)
@@ -387,13 +395,16 @@ class Node(Component):
             self.notifications = Notifications(self.store, self.feed, lambda: self.writer.now().at)
         await self.notifications.configure(tables, self._tasks)
 
-    def _start_publishing(self, tasks: guard.Tasks) -> None:
-        """Publish changes to the nodes on hosts, which answer guests."""
+    def _start_publishing(self, tasks: guard.Tasks, known_commit: int) -> None:
+        """Publish changes to the nodes on hosts, which answer guests. `known_commit` is one that
+        the state has lost, or 0."""
         publisher = self.publishing.publisher = Publisher(self.store, self.ledger)
         tasks.start(publisher.run(), "publisher")
         tasks.start(publisher.watch(), "who is late")
         nodes = self.host_nodes = HostNodes(
-            *(self._upstream, self.store, self.hosts, self.host_index, publisher), tasks
+            *(self._upstream, self.store, self.hosts, self.host_index, publisher),
+            tasks,
+            known_commit,
         )
         self._stack.callback(nodes.close)
         for listener in open_node_listeners(self.config, self.node_certificates, nodes):
@@ -581,7 +592,8 @@ class Node(Component):
             self.writer.now(), self.scheduler, self.history.pruned, self.health
         )
         yield from leadership_readings(self.store.leadership)
-        yield from reach_readings(self.apart_hosts, self.writer.now().at)
+        now, went_back = self.writer.now().at, bool(self._went_back())
+        yield from reach_readings(self.apart_hosts, now, went_back=went_back)
         yield from self.endpoint.counts.readings(self.endpoint.connections.total, self.front)
         yield from expiry_readings(self._certificate_expiry(), self.tokens.next_expiry)
         yield from self.faults.readings() if self.faults.allowed else ()

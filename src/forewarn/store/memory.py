@@ -252,6 +252,10 @@ class MemoryStore(BatchingStore):
             self.disk.sightings = msgspec.structs.replace(
                 stored, served_until=sightings.served_until, lost=sightings.lost
             )
+        if sightings.known:
+            self.disk.sightings = msgspec.structs.replace(
+                self.disk.sightings, known=sightings.known
+            )
         seen_events = self.disk.seen_events
         self.disk.record(r for r in sightings.firsts if r.event not in seen_events)
 

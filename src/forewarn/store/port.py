@@ -103,7 +103,8 @@ class PollSightings(msgspec.Struct, frozen=True, kw_only=True):
     firsts: tuple[Record, ...] = ()  # which machine saw an event first; by time, written only
     used: dict[str, Time] = {}  # by token: when it was last used
     copied: Time | None = None  # read only: the state is a copy, made then and not served since
-    known: int = 0  # read only, with `copied`: the highest commit that was known, if any was
+    # The highest commit that was known, if the state is a copy, or has lost commits:
+    known: int = 0
     restored: Time | None = None  # read only: when a copy last became the state
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +89,23 @@ def test_a_database_that_was_restored_unnoticed_is_marked_too(url: str) -> None:
     assert first_commit_after(url) > COMMITS_LEAST
 
 
-def test_a_file_an_empty_database_and_one_with_a_leader_are_refused(
-    url: str, tmp_path: Path
-) -> None:
+def test_a_file_is_marked_unless_a_service_uses_it(tmp_path: Path) -> None:
     file = state_with_groups(tmp_path / "state.db", "web")
-    assert "forewarn restore" in run("restored", "--state", file, "--yes").stderr
+
+    async def body() -> None:
+        async with opened(file, print):
+            refused = await asyncio.to_thread(run, "restored", "--state", file, "--yes")
+            assert refused.exit_code == 1
+
+    asyncio.run(body())
+    assert run("restored", "--state", file, "--yes").exit_code == 0
+    with sqlite3.connect(file) as connection:
+        copied = connection.execute("SELECT count(*) FROM service WHERE key = 'copied'")
+        assert copied.fetchone() == (1,)
+    assert run("restored", "--state", tmp_path / "none.db", "--yes").exit_code == 1
+
+
+def test_an_empty_database_and_one_with_a_leader_are_refused(url: str) -> None:
     empty = postgres.shared_server().new_state()
     assert "no state yet" in run("restored", "--state", empty, "--yes").stderr
 

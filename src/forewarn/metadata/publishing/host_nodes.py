@@ -69,7 +69,7 @@ from forewarn.metadata.upstream import LocalUpstream
 from forewarn.service.indexes.apart_hosts import NodeLine
 from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.platform.hosts import Hosts
-from forewarn.store.port import Commit, Store
+from forewarn.store.port import Commit, PollSightings, Store
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
@@ -98,6 +98,8 @@ MAX_RECEIVED = 16 * 1024 * 1024  # bytes of a message, whatever the size of the 
 MAX_GREETINGS = 4  # lines of a host whose node has not said who it is
 BARRED_FOR = 10.0  # seconds in which a node gets no line after it has sent what it must not send
 MAX_UNSENT = 32 * 1024 * 1024  # bytes queued for a node; if there are more, it is disconnected
+
+WENT_BACK = "the state went back: it is older than what nodes were told"
 
 log = logger("forewarn")
 
@@ -233,7 +235,7 @@ class NodeMember(Member):
                 yield updates.removed(name)
 
     def show(self, numbers: Collection[int]) -> None:
-        self._nodes.send(self, frame(Shown(tuple(numbers), self._nodes.now())))
+        self._nodes.send(self, frame(self._nodes.shown(numbers)))
 
     def late(self, publication: PendingPublication) -> bool:
         waited = guard.monotonic() - publication.announced_at
@@ -253,7 +255,9 @@ class HostNodes:
         host_index: HostIndex,
         publisher: Publisher,
         tasks: guard.Tasks,
+        known_commit: int = 0,
     ) -> None:
+        """`known_commit` is one that the state has lost; 0 if it has not."""
         self._upstream = upstream
         self._store = store
         self._hosts = hosts
@@ -270,6 +274,8 @@ class HostNodes:
         self._refused: dict[str, LogThrottle] = {}  # by host; as many as there are certificates
         self._last_lines: dict[str, NodeLine] = {}  # of hosts that have had one
         self._ended: dict[str, str] = {}  # by host: why its last line was ended
+        self._later: dict[str, int] = {}  # by host: a later commit that its node was told of
+        self.known_commit = known_commit  # which the state has lost; 0: it has lost none
         self._greeting: Counter[str] = Counter()  # by host: lines without a hello
         self._barred: dict[str, float] = {}  # by host: until when it gets no line
         self._apart.line = self.line
@@ -290,6 +296,9 @@ class HostNodes:
 
     def now(self) -> Time:
         return self._upstream.now().at
+
+    def shown(self, numbers: Iterable[int]) -> Shown:
+        return Shown(tuple(numbers), self.now(), self._store.seq)
 
     def line(self, host: str) -> NodeLine | None:
         """Return what is known of the node of a host, from its line or from the last one."""
@@ -443,15 +452,49 @@ class HostNodes:
                 f"this is forewarn {__version__} (protocols {NODE_PROTOCOLS}), the node is"
                 f" {hello.version} (protocols {hello.protocols}); upgrade the older one"
             )
-        term = self._store.leadership.term if self._store.leadership else 0
-        if hello.term > term:
-            return f"it has followed term {hello.term}; this is term {term}"
+        leadership = self._store.leadership
+        term = leadership.term if leadership else 0
+        if leadership and guard.boottime() >= leadership.until and hello.term > term:
+            return f"it has followed term {hello.term}; this is term {term}"  # which is over
         refused = await self._hosts.node_joined(host)
         if isinstance(refused, Refused):
             return refused.message
         if host not in self._members:
             self._apart.cut_off(host, self.now())  # if it is the first time, until it has joined
-        return ""
+        if hello.term > term or hello.commit > self._store.seq:
+            await self._note_went_back(hello, term)
+            return (
+                f"it was told of commit {hello.commit} in term {hello.term}; this state ends with"
+                f" commit {self._store.seq} in term {term}"
+            )
+        self._later.pop(host, None)
+        return WENT_BACK if self.known_commit else ""
+
+    async def _note_went_back(self, hello: NodeHello, term: int) -> None:
+        """Note that a node was told of more than the state contains, which is then older than what
+        guests were shown. One node may have been taken over; if two agree, none is followed."""
+        self._later[hello.host] = hello.commit
+        nodes = sum(known.node for known in self._store.registry.hosts.values())
+        if self.known_commit or len(self._later) < min(2, nodes):
+            return
+        agreed = sorted(self._later.values())[-min(2, len(self._later))]
+        self.known_commit = max(agreed, self._store.seq + 1)
+        log.error(WENT_BACK, known=self.known_commit, commit=self._store.seq, term=term)
+        await self._store.save(PollSightings(seen={}, known=self.known_commit))
+        for member in list(self._members.values()):
+            self.cut(member, WENT_BACK)
+
+    @property
+    def state_problem(self) -> str:
+        """What is wrong, and what to run, if the state is older than what nodes were told."""
+        if not self.known_commit:
+            return ""
+        return (
+            f"the state went back: it ends with commit {self._store.seq}, and nodes were told of"
+            f" commit {self.known_commit}. Guests are shown what they were shown, and nothing"
+            " starts. Stop the service and run 'forewarn restored' to go on with this state, or"
+            " bring back the one that is missing"
+        )
 
     def _enter(self, stream: MessageStream[ToControl], hello: NodeHello) -> NodeMember:
         if earlier := self._members.get(hello.host):
@@ -463,6 +506,7 @@ class HostNodes:
                 version=__version__,
                 rules=self._upstream.now().rules,
                 term=term,
+                commit=self._store.seq,
             )
         )
         here = [n for n in self._host_index.groups_on(hello.host) if n in self._publisher.announced]
@@ -536,7 +580,10 @@ class HostNodes:
             return  # it was cut off meanwhile
         member.joined = member.serving = True
         pending = publisher.pending(member.groups)
-        self.send(member, frame(Joined(tuple(set(pending.values())), self.now())))
+        self.send(
+            member,
+            frame(Joined(tuple(set(pending.values())), self.now(), self._store.seq)),
+        )
         self._promise(member)
         self._apart.joined(member.host, self.now())
         log.info("a node answers guests", host=member.host)

@@ -35,6 +35,7 @@ MAX_GREETING = 64 * 1024  # bytes of a node's first message
 # What a node may send, which may have been taken over with its host. Everything else is checked
 # when it is decoded, and ends the line.
 MAX_VERSION = 64  # characters of a version, of forewarn or of the API
+MAX_COMMIT = 2**53  # far more commits than a state can have
 MAX_IDS = 8_192  # events that one approval names; a body of `max_body` has fewer
 MOST_ARRIVING = 256  # machines that a hello names; others are asked for again
 EVENT_ID = re.compile(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}")
@@ -70,6 +71,7 @@ class NodeHello(msgspec.Struct, frozen=True, kw_only=True, tag="node"):
     term: int = 0  # the highest of a control node that it has followed
     # Machines that are about to move to its host, with their groups:
     arriving: Annotated[dict[Name, Name], Meta(max_length=MOST_ARRIVING)] = {}
+    commit: Annotated[int, Meta(ge=0, le=MAX_COMMIT)] = 0  # the last one that it was told of
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag="welcome"):
@@ -77,6 +79,7 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag="welcome"):
     version: str
     rules: Durations
     term: int = 0  # of this control node; 0: there is only one
+    commit: int = 0  # the last one of its state; 0: not known
 
 
 class Unwelcome(msgspec.Struct, frozen=True, tag="unwelcome"):
@@ -127,6 +130,7 @@ class Joined(msgspec.Struct, frozen=True, tag="joined"):
 
     pending: tuple[int, ...]
     at: Time
+    commit: int = 0  # the last one
 
 
 class Shown(msgspec.Struct, frozen=True, tag="shown"):
@@ -134,6 +138,7 @@ class Shown(msgspec.Struct, frozen=True, tag="shown"):
 
     numbers: tuple[int, ...]
     at: Time
+    commit: int = 0  # the last one
 
 
 class Promise(msgspec.Struct, frozen=True, tag="promise"):

@@ -128,6 +128,7 @@ class NodeUpstream:
         self.sign_of_life = self._poll_report.sign_of_life
         self.synchronized = asyncio.Event()  # set when all groups are known
         self._term = 0  # the highest that it has followed
+        self._commit = 0  # the last one that it was told of
         self._ahead: tuple[float, float] | None = None  # our clock minus control's, and when known
         self._promised = 0.0  # until when, by our clock
         self._welcome = Welcome(protocol=1, version="", rules=Durations())
@@ -360,13 +361,19 @@ class NodeUpstream:
             serving=self.synchronized.is_set(),
             term=self._term,
             arriving=dict(islice(arriving, MOST_ARRIVING)),
+            commit=self._commit,
         )
 
     def _greeted(self, greeting: ToNode) -> None:
         match greeting:
-            case Welcome(rules=rules, term=term):
+            case Welcome(rules=rules, term=term, commit=commit):
                 if term < self._term:
                     raise BrokenConnection(f"it is of term {term}; this node has seen {self._term}")
+                if 0 < commit < self._commit:
+                    raise BrokenConnection(
+                        f"its state went back: it ends with commit {commit}, and this node was told"
+                        f" of commit {self._commit}; see 'forewarn status'"
+                    )
                 self._rules, self._term, self._welcome = rules, term, greeting
                 self._ahead = None
                 self.heard = guard.boottime()
@@ -403,10 +410,12 @@ class NodeUpstream:
                     self._staged.stage(publication.number, publication.groups)
                 if not more:
                     await self._confirm(Held(publications[-1].number), stream)
-            case Shown(numbers=numbers, at=at):
+            case Shown(numbers=numbers, at=at, commit=commit):
+                self._commit = max(self._commit, commit)
                 self._set_time(at)
                 await self._staged.show(numbers)
-            case Joined():
+            case Joined(commit=commit):
+                self._commit = max(self._commit, commit)
                 await self._join(message, stream)
             case SnapshotPart(groups=groups, pending=pending):
                 self._staged.add_snapshot(groups, pending)
@@ -491,6 +500,8 @@ class NodeUpstream:
             if isinstance(message, Welcome):
                 self._term, self._rules = max(self._term, message.term), message.rules
                 self._welcome = message
+            if isinstance(message, Welcome | Joined | Shown):
+                self._commit = max(self._commit, message.commit)
         told_at = await replay(told, self._staged)
         self._set_time(max(told_at or 0, self.now().at))
         if told_at is not None:
@@ -510,7 +521,9 @@ class NodeUpstream:
     def _contents(self) -> list[Told]:
         """Return messages that lead to what is shown and staged now."""
         shown, staged = self._staged.contents()
-        told: list[Told] = [msgspec.structs.replace(self._welcome, term=self._term)]
+        told: list[Told] = [
+            msgspec.structs.replace(self._welcome, term=self._term, commit=self._commit)
+        ]
         if not self.synchronized.is_set():
             return told
         told += [SnapshotPart((news,)) for news in shown]

@@ -12,9 +12,10 @@ from forewarn.service.telemetry.samples import Sample, gauge
 from forewarn.support.text import counted, utc
 
 
-def reach_readings(apart: ApartHosts, now: Time) -> Iterator[Sample]:
-    """Yield how many hosts are apart, and for how long the first has been; without a sample on a
-    control node that does not decide, which does not know."""
+def reach_readings(apart: ApartHosts, now: Time, *, went_back: bool) -> Iterator[Sample]:
+    """Yield how many hosts are apart, for how long the first has been, and whether nodes were told
+    more than the state contains; without a sample on a control node that does not decide, which
+    does not know."""
     hosts = apart.all()
     longest = max((now - since for since in hosts.values()), default=0)
     yield gauge(
@@ -26,6 +27,11 @@ def reach_readings(apart: ApartHosts, now: Time) -> Iterator[Sample]:
         "forewarn_host_apart_seconds",
         "Time since the first of the hosts that cannot be told could not be; 0 if there is none",
         {(): max(0, longest) / SECOND} if apart.known else {},
+    )
+    yield gauge(
+        "forewarn_state_went_back",
+        "1 if the state is older than what nodes were told, so that nothing starts",
+        {(): int(went_back)} if apart.known else {},
     )
 
 

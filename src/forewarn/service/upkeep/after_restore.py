@@ -47,7 +47,7 @@ async def take_up(
     store.skip_numbers(max(beyond_commits(unknown), sightings.known - last))
 
     def work(states: States) -> Batch:
-        entries = renumbered(states.values(), unknown)
+        entries = renumbered(states.values(), unknown, sightings.known)
         puts: list[Put] = [StateRestored(last, sightings.copied)]
         for rollout in states.registry.rollouts.values():
             if rollout.ended_at is None and rollout.paused is None and rollout.aborted is None:

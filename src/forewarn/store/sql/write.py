@@ -119,7 +119,7 @@ _TIMES = (
 _event = msgspec.json.Decoder(Event)
 
 COPIED = "copied"  # in `service`: when this copy was made
-KNOWN = "known"  # in `service`, beside COPIED: the highest commit that was known, if any was
+KNOWN = "known"  # in `service`: the highest commit that was known, if this is a copy or lost some
 
 
 def write(
@@ -153,6 +153,8 @@ def write_sightings(statements: Statements, sightings: PollSightings) -> None:
     if sightings.served_until is not None:
         values = [("lost", sightings.lost), ("served_until", sightings.served_until)]
         statements.execute_many(_SERVICE, values)
+    if sightings.known:
+        statements.execute_many(_SERVICE, [(KNOWN, sightings.known)])
     # A record from before a restart stays the first one.
     firsts = [_row(record) for record in sightings.firsts]
     statements.execute_many(_RECORD + " ON CONFLICT DO NOTHING", firsts)

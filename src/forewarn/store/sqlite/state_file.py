@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -22,9 +22,17 @@ from forewarn.core.windows.model import MaintenanceConfiguration, Window
 from forewarn.store.port import Contents, RestoreResult, StoredState, StoreUnusable, UpgradeResult
 from forewarn.store.sql import read
 from forewarn.store.sql import schema as s
+from forewarn.store.sql.write import COPIED
 from forewarn.store.sqlite import check, connect, copy, restore
-from forewarn.store.sqlite.lock import companion, reader_lock
+from forewarn.store.sqlite.lock import Lock, companion, reader_lock
 
+_LAST = """
+SELECT coalesce(max(seq), 0),
+       max(coalesce(max(at), 0),
+           coalesce((SELECT value FROM service WHERE key = 'served_until'), 0))
+FROM commits
+"""
+_MARK = "INSERT OR IGNORE INTO service (key, value) VALUES (?, ?)"
 _token = msgspec.json.Decoder(Token)
 _group = msgspec.json.Decoder(Group)
 _rollout = msgspec.json.Decoder(Rollout)
@@ -101,6 +109,20 @@ class SqliteFile(StoredState):
     def restore(self, backup: Path, at: Time, *, force: bool) -> RestoreResult:
         return restore.restore(backup, self._path, at, force=force)
 
+    def mark_restored(self) -> int:
+        """Have the state used as it is, as a copy of one of which later changes are unknown.
+        Returns its last commit."""
+        state = self._path.resolve()
+        if not state.exists():
+            raise StoreUnusable(f"{state} does not exist; pass the path of a state file")
+        try:
+            with closing(_opened(state)), closing(sqlite3.connect(state)) as connection, connection:
+                last, ends = connection.execute(_LAST).fetchone()
+                connection.execute(_MARK, (COPIED, ends))
+        except (OSError, sqlite3.DatabaseError) as error:
+            raise StoreUnusable(f"{state} cannot be used as state: {error}") from error
+        return int(last)
+
     def upgrade(self) -> UpgradeResult:
         """Leave the file unchanged if StoreUnusable is raised, unless the message names a copy of
         the old file."""
@@ -138,6 +160,14 @@ class SqliteFile(StoredState):
             yield
         finally:
             copy.give_to_owner(self._path, *new)
+
+
+def _opened(state: Path) -> Lock:
+    """Lock a file of this version's schema, as a service does when it starts."""
+
+    def on_upgrade(*_: object) -> None: ...
+
+    return connect.open_file(state, migrate=False, on_upgrade=on_upgrade)
 
 
 def _read_all(state: Path) -> None:

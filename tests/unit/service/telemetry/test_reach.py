@@ -25,12 +25,13 @@ def test_readings_count_unreachable_hosts_and_their_longest_time() -> None:
         await store.open()
         puts = tuple(HostPut(Host(name=name, node=True)) for name in ("h1", "h2"))
         await store.transact(lambda _: Batch(START, 0, (), puts))
-        assert [dict(sample.samples) for sample in reach_readings(apart, START)] == [{}, {}]
+        readings = list(reach_readings(apart, START, went_back=False))
+        assert [dict(sample.samples) for sample in readings] == [{}, {}, {}]
         apart.begin(START)
         apart.joined("h2", START)
         apart.cut_off("h2", START + MINUTE)
-        readings = [dict(sample.samples) for sample in reach_readings(apart, START + 2 * MINUTE)]
-        assert readings == [{(): 2}, {(): 120.0}]
+        readings = list(reach_readings(apart, START + 2 * MINUTE, went_back=True))
+        assert [dict(sample.samples) for sample in readings] == [{(): 2}, {(): 120.0}, {(): 1}]
         assert reach_warning(apart).startswith("2 hosts ")
         apart.joined("h1", START + 2 * MINUTE)
         apart.joined("h2", START + 2 * MINUTE)
