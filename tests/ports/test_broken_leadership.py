@@ -22,7 +22,7 @@ from helpers.leadership import claimed_at, commit_in_doubt, commit_without_stand
 Break: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 
 MOST_STATEMENTS = 20  # of a commit
-NO_FENCE = "SELECT 1, (SELECT coalesce(max(seq), 0) FROM commits) WHERE %s > 0"
+NO_FENCE = "SELECT 1, (SELECT coalesce(max(seq), 0) FROM commits), 0, 9e18 WHERE %s > 0"
 OVER = "a commit of a term that was over is in the log, and was acknowledged"
 
 

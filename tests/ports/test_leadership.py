@@ -991,6 +991,52 @@ def test_a_leader_whose_clock_steps_gives_its_lease_back_and_ends(
     run(body())
 
 
+async def put_at(store: Store, at: int) -> None:
+    await store.transact(lambda _: Batch(at, 0, puts=hosts((f"h{at}",))))
+
+
+def test_a_time_that_is_ahead_of_the_databases_clock_is_not_stored(url: str) -> None:
+    """A step of the clock may be noticed by a commit before the next renewal."""
+
+    async def body() -> None:
+        first, second = node(url, "c1", length=900.0), node(url, "c2", length=900.0)
+        ends: list[OutcomeUnknown] = []
+        first.on_unknown_outcome(ends.append)
+        async with opened(first):
+            await take(first)
+            await put_at(first, guard.wall_us())
+            with pytest.raises(OutcomeUnknown):
+                await put_at(first, guard.wall_us() + 200_000_000)
+            assert "ahead of the database's" in str(ends[0])
+            assert numbers(url) == [1]
+            async with opened(second):
+                await take(second)  # the lease was given back
+                sightings = PollSightings(seen={}, served_until=guard.wall_us() + 200_000_000)
+                with pytest.raises(OutcomeUnknown):
+                    await second.save(sightings)
+                assert (await second.sightings()).served_until is None
+
+    run(body())
+
+
+def test_a_node_can_write_although_a_time_is_stored_that_is_ahead(url: str) -> None:
+    """As long as it stores no later one: another clock was wrong, and this one is not."""
+
+    async def body() -> None:
+        first = node(url, "c1")
+        async with opened(first):
+            await take(first)
+            await put_at(first, guard.wall_us())
+            ahead = guard.wall_us() + 3_600_000_000
+            execute(url, "UPDATE commits SET at = %s", ahead)
+            await put_at(first, ahead)
+            await first.save(PollSightings(seen={}, served_until=ahead))
+            with pytest.raises(OutcomeUnknown):
+                await put_at(first, ahead + 1)
+
+    run(body())
+
+
 def test_a_lease_runs_out_while_the_machine_is_suspended(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

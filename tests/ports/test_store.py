@@ -19,7 +19,7 @@ from forewarn.store import Batch, Commit, Entry, Store, StoreFailed
 from forewarn.store.port import HistoryQuery, MachineSighting, PollSightings, States, Work
 from helpers.engines import ENGINES, Reopen, state
 
-NOW = Now(at=1_800_000_000_000_000)
+NOW = Now(at=1_700_000_000_000_000)
 
 
 @pytest.fixture(params=ENGINES)

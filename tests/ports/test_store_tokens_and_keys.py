@@ -17,7 +17,7 @@ from forewarn.store import Batch, Store, StoreFailed
 from forewarn.store.port import HistoryQuery, Key, PollSightings, States
 from helpers.engines import ENGINES, live, state
 
-AT = 1_800_000_000_000_000
+AT = 1_700_000_000_000_000
 KEY = Key("alice", "restart-1", "digest of the request")
 TOKEN = Token(
     id="a1b2",

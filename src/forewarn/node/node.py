@@ -48,7 +48,6 @@ from forewarn.node.wiring import (
     make_trace,
     metadata_sockets,
     record_silence,
-    resume,
     warn_of_closed_windows,
     warn_of_database,
 )
@@ -92,6 +91,7 @@ from forewarn.service.telemetry.samples import Histograms, Sample
 from forewarn.service.upkeep import after_restore
 from forewarn.service.upkeep.clock_acceptance import ClockAcceptance
 from forewarn.service.upkeep.history import History
+from forewarn.service.upkeep.resume import resume
 from forewarn.service.upkeep.saver import Saver
 from forewarn.store import Store
 from forewarn.store.port import Leadership, StoreFailed

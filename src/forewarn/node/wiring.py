@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from forewarn.core import Refused, Time
+from forewarn.core import Refused
 from forewarn.core.registry import stored_windows
 from forewarn.core.time import SECOND
 from forewarn.drivers import registry
@@ -28,17 +28,15 @@ from forewarn.node.listening.sockets import (
     open_socket,
 )
 from forewarn.service.engine.catch_up import CatchUp
-from forewarn.service.engine.clock import Clock
 from forewarn.service.engine.scheduler import Scheduler
 from forewarn.service.engine.virtual_time import VirtualTime
 from forewarn.service.faults.registry import Faults
 from forewarn.service.fleet.apply import FleetApply
 from forewarn.service.indexes.machines import MachineIndex
-from forewarn.service.indexes.polls import PollIndex
 from forewarn.service.telemetry.event_trace import EventTrace, FileEventTrace
 from forewarn.store import Store, StoreUnusable
 from forewarn.store.engines import local_path, shared_impacts, store_for, stored_state
-from forewarn.store.port import Member, PollSightings
+from forewarn.store.port import Member
 from forewarn.support.logs import logger
 from forewarn.support.system import machine_id
 from forewarn.verdict.observer import Observer
@@ -177,19 +175,6 @@ def control_socket(config: Config) -> socket.socket:
     return (
         adopt(config.control_fd) if config.control_fd is not None else open_socket(config.control)
     )
-
-
-async def resume(store: Store, polls: PollIndex, clock: Clock) -> tuple[PollSightings, Time]:
-    """Set the clock by where an earlier run ended. Return what that run had stored about polls, and
-    the time until which it served (0 if there was none)."""
-    sightings = await polls.load()
-    served_until, lost = sightings.served_until or 0, sightings.lost
-    async for commit in store.commits(max(store.seq - 1, 0)):
-        if commit.at >= served_until:
-            served_until, lost = commit.at, max(lost, commit.lost)
-    copied = sightings.copied is not None
-    clock.resume(served_until or None, lost, floor=served_until, copied=copied)
-    return sightings, served_until
 
 
 async def warn_of_database(config: Config) -> None:

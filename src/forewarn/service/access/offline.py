@@ -20,6 +20,7 @@ from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.indexes.polls import PollIndex
 from forewarn.service.upkeep import after_restore
 from forewarn.service.upkeep.clock_acceptance import AcceptedClock, ClockAcceptance
+from forewarn.service.upkeep.resume import resume
 from forewarn.store import Store
 from forewarn.store.engines import State, store_for, stored_state
 from forewarn.store.port import Leadership, Member, NotLeading, StoreUnusable
@@ -62,13 +63,7 @@ async def _opened_state(
             if store.leadership is not None:
                 await _lead(store.leadership, notes)
             poll_index, clock = PollIndex(store), RealClock(limits=limits)
-            sightings = await poll_index.load()
-            served_until, lost = sightings.served_until or 0, sightings.lost
-            async for commit in store.commits(max(store.seq - 1, 0)):
-                if commit.at >= served_until:
-                    served_until, lost = commit.at, max(lost, commit.lost)
-            copied = sightings.copied is not None
-            clock.resume(served_until or None, lost, floor=served_until, copied=copied)
+            sightings, served_until = await resume(store, poll_index, clock)
             host_index = HostIndex(store)
             host_index.load()
             writer = Writer(store, clock, Durations(), Ledger(), host_index)

@@ -7,6 +7,9 @@ decisions take that into account.
 A wall clock that is off by more than `ClockLimits` allow is not followed. Domain time then follows
 a kernel clock that cannot be set, and `Now.untrusted` says so, until the wall clock is right again
 or an operator accepts it.
+
+A process that follows another one has a clock as well, and its time may be wrong, but it has
+promised nobody anything. When it begins to decide, `resume` begins anew.
 """
 
 from __future__ import annotations
@@ -56,10 +59,17 @@ class Clock(Protocol):
     def now(self, rules: Durations) -> Now: ...
 
     def resume(
-        self, served_until: Time | None, lost: Duration, floor: Time, copied: bool = False
+        self,
+        served_until: Time | None,
+        lost: Duration,
+        *,
+        copied: bool = False,
+        confirmed: bool = False,
     ) -> None:
-        """Continue where an earlier run ended. `floor` is an instant that was already reached; a
-        state that was `copied` may be of any age."""
+        """Continue where an earlier run ended, whatever time this clock has shown before. None:
+        there was no earlier run. A state that was `copied` may be of any age. If another clock has
+        `confirmed` the wall clock, a state that is ahead of it was written by a wrong one: time
+        stands still until the wall clock has caught up."""
         ...
 
     def on_interruption(self, listener: Callable[[Interruption], None]) -> None: ...
@@ -110,7 +120,7 @@ class _Continuity:
             listener(Interruption(what, at, lost))
 
     def _resume(self, at: Time, served_until: Time | None, lost: Duration) -> None:
-        self._lost = lost
+        self._lost, self._steady_since, self._restored = lost, None, None
         if served_until is not None:
             self._interrupted(AWAY, at, max(0, at - served_until))
 
@@ -130,6 +140,7 @@ class RealClock(_Continuity):
         self._monotonic = monotonic
         self._limits = limits
         self._most_ahead: Duration = 0  # at which an untrusted clock is trusted again
+        self._confirmed = False  # the wall clock, by another one
         self._begin()
         self._floor = self._wall()
 
@@ -143,15 +154,21 @@ class RealClock(_Continuity):
         return self._now(self._read(), rules)
 
     def resume(
-        self, served_until: Time | None, lost: Duration, floor: Time, copied: bool = False
+        self,
+        served_until: Time | None,
+        lost: Duration,
+        *,
+        copied: bool = False,
+        confirmed: bool = False,
     ) -> None:
         wall = self._begin()
+        self._untrusted, self._confirmed = None, confirmed
         downtime = LONGEST if copied or self._limits is None else self._limits.downtime
-        if floor and self._is_off(wall - floor, downtime):
-            self._floor = floor
+        if served_until is not None and self._is_off(wall - served_until, downtime):
+            self._floor = served_until
             self._distrust(wall, downtime)
         else:
-            self._floor = max(self._floor, wall, floor)
+            self._floor = max(wall, served_until or 0)
         self._resume(self._floor, served_until, lost)
 
     async def wait(self, until: Time | None, woken: asyncio.Event) -> None:
@@ -192,7 +209,9 @@ class RealClock(_Continuity):
     def _read_untrusted(self, wall: Time, passed: Duration, stepped: Duration) -> Time:
         """Let time pass as the kernel measures it, until the wall clock is right again."""
         assert self._limits is not None
-        self._floor += passed
+        before = self._floor
+        if not self._confirmed or before < wall:
+            self._floor += passed
         ahead = wall - self._floor
         if not self._is_off(ahead, self._most_ahead):
             self._untrusted = None
@@ -202,7 +221,7 @@ class RealClock(_Continuity):
             if abs(stepped) > STEP:
                 self._distrust(wall, self._most_ahead)
             if passed > STALL:
-                self._interrupted(STALLED, self._floor, passed)
+                self._interrupted(STALLED, self._floor, self._floor - before)
         return self._floor
 
     def _is_off(self, ahead: Duration, most_ahead: Duration) -> bool:
@@ -249,7 +268,12 @@ class FollowedClock(_Continuity):
         return self._now(self._floor, rules)
 
     def resume(
-        self, served_until: Time | None, lost: Duration, floor: Time, copied: bool = False
+        self,
+        served_until: Time | None,
+        lost: Duration,
+        *,
+        copied: bool = False,
+        confirmed: bool = False,
     ) -> None:
         raise NotImplementedError("the process that sends the time resumes it")
 
@@ -300,10 +324,15 @@ class VirtualClock(_Continuity):
         return self._now(self._floor, rules)
 
     def resume(
-        self, served_until: Time | None, lost: Duration, floor: Time, copied: bool = False
+        self,
+        served_until: Time | None,
+        lost: Duration,
+        *,
+        copied: bool = False,
+        confirmed: bool = False,
     ) -> None:
-        del copied
-        self._floor = max(self._floor, floor)
+        del copied, confirmed
+        self._floor = max(self._floor, served_until or 0)
         self._resume(self._floor, served_until, lost)
 
     async def wait(self, until: Time | None, woken: asyncio.Event) -> None:

@@ -39,7 +39,7 @@ from forewarn.store.postgres import arrays, database, mirror, nodes
 from forewarn.store.postgres.arrays import Pipelined
 from forewarn.store.postgres.follower import READ_LIMIT
 from forewarn.store.postgres.leadership import RETRY, PostgresLeadership
-from forewarn.store.postgres.lease import CHANNEL, COMMITTED, FENCE, Lease, try_write
+from forewarn.store.postgres.lease import CHANNEL, COMMITTED, FENCE, Lease, time_problem, try_write
 from forewarn.store.postgres.session import Watchdog, connect, waited_for_standby
 from forewarn.store.sql import read
 from forewarn.store.sql.store import SqlStore
@@ -216,18 +216,21 @@ class PostgresStore(SqlStore):
             connection.rollback()
 
     @contextlib.contextmanager
-    def _writing(self, changes: int = 0) -> Iterator[sa.Connection]:
+    def _writing(self, changes: int = 0, at: Time = 0) -> Iterator[sa.Connection]:
         try:
-            with self._in_term(changes) as connection:
+            with self._in_term(changes, at) as connection:
                 yield connection
         except InDoubt as doubt:  # everything else that is written may be written again
             raise StoreFailed(str(doubt)) from doubt
 
     @contextlib.contextmanager
-    def _in_term(self, changes: int = 0, *, pipelined: bool = False) -> Iterator[sa.Connection]:
-        """Run the block, with so many changes, in a transaction of this term; `pipelined`: all
-        statements are sent before the first is answered. Raises InDoubt if its COMMIT was not
-        answered, and Deposed if another term has begun."""
+    def _in_term(
+        self, changes: int = 0, at: Time = 0, *, pipelined: bool = False
+    ) -> Iterator[sa.Connection]:
+        """Run the block, with so many changes, of which the latest is dated `at`, in a transaction
+        of this term; `pipelined`: all statements are sent before the first is answered. Raises
+        InDoubt if its COMMIT was not answered, and Deposed if another term has begun or the clock
+        of this machine is ahead."""
         if self._outcome_unknown:
             raise StoreFailed(self._outcome_unknown)
         self._check_leading()
@@ -249,6 +252,10 @@ class PostgresStore(SqlStore):
                 if row[1] < self._last:
                     connection.rollback()
                     self._check_log(driver)
+                if problem := time_problem(at, row[2], row[3]):
+                    connection.rollback()
+                    self._lease.give_back(driver)
+                    raise Deposed(problem)
             except BaseException as error:
                 with contextlib.suppress(sa.exc.DBAPIError):
                     connection.rollback()
@@ -271,10 +278,11 @@ class PostgresStore(SqlStore):
     def _write(
         self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
     ) -> None:
+        at = max(commit.at for commit in commits)
         changes = count_changes(commits)
         while True:
             try:
-                with self._in_term(changes, pipelined=True) as connection:
+                with self._in_term(changes, at, pipelined=True) as connection:
                     driver = _driver(connection)
                     self._write_batch(Pipelined(connection, driver), commits, before, after)
                     driver.execute(f"NOTIFY {CHANNEL}, '{COMMITTED}'")

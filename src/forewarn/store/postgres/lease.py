@@ -40,10 +40,14 @@ from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
 # An error (division by zero) if the term is over: then the server carries nothing out that was sent
-# after it, and can only roll back. Returns 1 and the last commit: a server that became the primary
-# may not have those before.
+# after it, and can only roll back. Returns 1; the last commit, because a server that became the
+# primary may not have those before; its time, in microseconds since 1970; and the latest that is
+# stored.
 FENCE = """
-SELECT 1 / count(*), (SELECT coalesce(max(seq), 0) FROM commits)
+SELECT 1 / count(*), (SELECT coalesce(max(seq), 0) FROM commits),
+  (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+  greatest((SELECT at FROM commits ORDER BY seq DESC LIMIT 1),
+           (SELECT value FROM service WHERE key = 'served_until'), 0)
   FROM (SELECT FROM leader WHERE term = %s FOR KEY SHARE) AS own
 """
 CLOCK_LIMIT = 2.0  # seconds by which the clock of a leader may differ from the database's
@@ -273,10 +277,21 @@ def clock_problem(asked: Time, database: float) -> str:
     standby."""
     now = guard.wall_us() / 1e6
     apart = max(asked / 1e6 - database, 0.0) or min(now - database, 0.0)
-    if abs(apart) <= CLOCK_LIMIT:
-        return ""
-    direction = "ahead of" if apart > 0 else "behind"
+    return "" if abs(apart) <= CLOCK_LIMIT else _clock_differs(apart)
+
+
+def time_problem(at: Time, database: Time, stored: Time) -> str:
+    """Return what is wrong with a time that is to be stored, if it is ahead of the clock of the
+    database and of the latest that is stored: what was decided then may be early. (A step of the
+    wall clock is followed at once, and only the next renewal would notice it.) Empty if nothing
+    is."""
+    ahead = (at - database) / 1e6
+    return "" if at <= stored or ahead <= CLOCK_LIMIT else _clock_differs(ahead)
+
+
+def _clock_differs(ahead: float) -> str:
+    direction = "ahead of" if ahead > 0 else "behind"
     return (
-        f"the clock of this machine is {abs(apart):.1f} s {direction} the database's, so it cannot"
+        f"the clock of this machine is {abs(ahead):.1f} s {direction} the database's, so it cannot"
         " decide when events start; synchronize both"
     )

@@ -219,8 +219,11 @@ class SqlStore(BatchingStore):
         """Return the writer's connection, to read."""
 
     @abstractmethod
-    def _writing(self, changes: int = 0) -> contextlib.AbstractContextManager[sa.Connection]:
-        """Run the block, with so many changes, in a transaction. At the end of the block it is
+    def _writing(
+        self, changes: int = 0, at: Time = 0
+    ) -> contextlib.AbstractContextManager[sa.Connection]:
+        """Run the block, with so many changes, of which the latest is dated `at`, in a transaction.
+        At the end of the block it is
         durable, has not happened (StoreFailed, or an error of SQLAlchemy), or has an unknown
         outcome (OutcomeUnknown)."""
 
@@ -286,7 +289,7 @@ class SqlStore(BatchingStore):
 
     def _save(self, sightings: PollSightings) -> None:
         changes = len(sightings.machines) + len(sightings.seen) + len(sightings.used)
-        with self._writing(changes) as connection:
+        with self._writing(changes, sightings.served_until or 0) as connection:
             write.write_sightings(Statements(connection), sightings)
 
     def _sightings(self) -> PollSightings:

@@ -85,7 +85,7 @@ class SqliteStore(SqlStore):
         return self._engine.begin()
 
     @contextlib.contextmanager
-    def _writing(self, changes: int = 0) -> Iterator[sa.Connection]:  # noqa: ARG002
+    def _writing(self, changes: int = 0, at: Time = 0) -> Iterator[sa.Connection]:  # noqa: ARG002
         if self._outcome_unknown:
             raise StoreFailed(self._outcome_unknown)
         self._check_files()

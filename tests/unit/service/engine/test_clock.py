@@ -84,7 +84,7 @@ def test_a_process_that_stood_still_was_not_serving() -> None:
 
 def test_it_takes_up_where_an_earlier_run_ended() -> None:
     watches = Watches()
-    watches.clock.resume(served_until=START - HOUR, lost=MINUTE, floor=START - HOUR)
+    watches.clock.resume(served_until=START - HOUR, lost=MINUTE)
     now = watches.clock.now(RULES)
     assert (now.lost, now.steady_since) == (HOUR + MINUTE, START)
     assert now.grace_ends == START + MINUTE
@@ -92,7 +92,7 @@ def test_it_takes_up_where_an_earlier_run_ended() -> None:
 
 def test_a_restore_is_reported_until_the_grace_is_over() -> None:
     watches = Watches()
-    watches.clock.resume(served_until=START - HOUR, lost=0, floor=START - HOUR)
+    watches.clock.resume(served_until=START - HOUR, lost=0)
     watches.clock.restored(START)
     watches.live(MINUTE - SECOND)
     assert watches.clock.now(RULES).restored == START
@@ -105,13 +105,13 @@ def test_a_restore_is_reported_until_the_grace_is_over() -> None:
 
 def test_a_first_run_has_lost_nothing() -> None:
     watches = Watches()
-    watches.clock.resume(served_until=None, lost=0, floor=0)
+    watches.clock.resume(served_until=None, lost=0)
     assert watches.clock.now(RULES).grace_ends is None
 
 
 def test_it_never_shows_an_instant_before_the_last_one_of_an_earlier_run() -> None:
     watches = Watches()
-    watches.clock.resume(served_until=START + HOUR, lost=0, floor=START + HOUR)
+    watches.clock.resume(served_until=START + HOUR, lost=0)
     assert watches.clock.now(RULES).at == START + HOUR
 
 
@@ -167,7 +167,7 @@ def test_a_computer_that_was_suspended_is_no_clock_that_was_stepped() -> None:
 @pytest.mark.parametrize("ended", [START + 6 * MINUTE, START - 31 * DAY])
 def test_at_the_start_a_clock_that_contradicts_the_state_is_not_followed(ended: int) -> None:
     watches = Watches(LIMITS)
-    watches.clock.resume(served_until=ended, lost=0, floor=ended)
+    watches.clock.resume(served_until=ended, lost=0)
     watches.live(MINUTE)
     now = watches.clock.now(RULES)
     assert (now.at, now.lost) == (ended + MINUTE, 0)
@@ -180,14 +180,14 @@ def test_at_the_start_a_clock_that_contradicts_the_state_is_not_followed(ended: 
 
 def test_a_copy_may_be_of_any_age() -> None:
     watches = Watches(LIMITS)
-    watches.clock.resume(served_until=START - 300 * DAY, lost=0, floor=1, copied=True)
+    watches.clock.resume(served_until=START - 300 * DAY, lost=0, copied=True)
     assert watches.clock.now(RULES).untrusted is None
 
 
 @pytest.mark.parametrize("ended", [START + 1_500 * DAY, START - 1_500 * DAY])
 def test_a_clock_that_is_accepted_is_followed_and_time_served_goes_on(ended: int) -> None:
     watches = Watches(LIMITS)
-    watches.clock.resume(served_until=ended, lost=7, floor=ended)
+    watches.clock.resume(served_until=ended, lost=7)
     before = watches.clock.now(RULES)
     undo = watches.clock.accept()
     now = watches.clock.now(RULES)
@@ -239,3 +239,42 @@ def test_virtual_time_can_be_interrupted() -> None:
     clock.interrupt("away", HOUR)
     now = clock.now(RULES)
     assert (now.at, now.lost, now.steady_since) == (START + HOUR, HOUR, START + HOUR)
+
+
+@pytest.mark.parametrize("error", [200 * SECOND, HOUR, -200 * SECOND, -HOUR])
+@pytest.mark.parametrize("served", [True, False], ids=["after others", "for the first time"])
+def test_what_a_clock_showed_before_it_resumes_is_forgotten(error: int, served: bool) -> None:
+    """It belonged to a process that only followed, or to one that had not begun."""
+    watches = Watches(LIMITS)
+    watches.wall += error
+    watches.live(MINUTE)
+    watches.wall -= error
+    watches.live(2 * MINUTE)
+    wall = watches.wall
+    watches.clock.resume(wall - SECOND if served else None, lost=7, confirmed=True)
+    now = watches.clock.now(RULES)
+    assert (now.at, now.untrusted) == (wall, None)
+    assert (now.lost, now.steady_since) == ((SECOND + 7, wall) if served else (7, None))
+
+
+def test_time_stands_still_until_a_confirmed_clock_has_caught_up_with_what_is_stored() -> None:
+    watches = Watches(LIMITS)
+    ended = START + HOUR
+    watches.clock.resume(ended, lost=0, confirmed=True)
+    watches.live(30 * MINUTE)
+    watches.pass_(MINUTE)  # in which the process stood still
+    now = watches.clock.now(RULES)
+    assert (now.at, now.lost) == (ended, 0)
+    assert now.untrusted is not None
+    watches.live(30 * MINUTE)
+    now = watches.clock.now(RULES)
+    assert (now.at, now.lost, now.untrusted) == (START + 61 * MINUTE, 0, None)
+
+
+def test_a_confirmed_clock_that_is_far_ahead_of_what_is_stored_is_not_followed() -> None:
+    watches = Watches(LIMITS)
+    ended = START - 31 * DAY
+    watches.clock.resume(ended, lost=0, confirmed=True)
+    watches.live(MINUTE)
+    now = watches.clock.now(RULES)
+    assert (now.at, now.untrusted is None) == (ended + MINUTE, False)
