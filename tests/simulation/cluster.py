@@ -26,7 +26,7 @@ from forewarn.drivers.simulated import SimulatedDriver
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.node import Config, Node
-from forewarn.service.engine.clock import VirtualClock
+from forewarn.service.engine.clock import Clock, VirtualClock
 from forewarn.service.telemetry.event_trace import EventTrace
 from forewarn.store import MemoryStore
 from forewarn.store.memory_lease import MemoryLeadership
@@ -145,6 +145,7 @@ class ClusterLeadership(MemoryLeadership):
         member = Member(name=store.owner.name, machine=store.owner.name, address="")
         super().__init__(store, row, member, LEASE, store._commits_after)
         self._on_taken = on_taken
+        self.clock_error = lambda: store.sim.clock_error(store.owner.name)
 
     async def take(self) -> None:
         await super().take()
@@ -180,6 +181,7 @@ class ClusterStore(MemoryStore):
         self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
     ) -> None:
         fault = self.sim.fault
+        self.sim.check_time(commits)
         if not fault.takes(commits[-1].seq):
             await super()._persist(commits, before, after)
             return
@@ -281,11 +283,11 @@ class ControlNode:
         self.down = asyncio.Event()  # for the others: it has failed, or is gone
         self.goes_on = asyncio.Event()
         self.ended = ""  # why it has to end
-        self.clock = VirtualClock(sim.at)
+        self.clock = sim.make_clock_of(name)
         self.store = ClusterStore(sim, self)
         self.store.on_unknown_outcome(self._end)
         self.node = Node(
-            Config(fleet=FLEET, rules=RULES, identity=Identity.TARGET, limits=Limits()),
+            Config(fleet=FLEET, rules=sim.rules, identity=Identity.TARGET, limits=Limits()),
             store=self.store,
             clock=self.clock,
             driver=ClusterDriver(sim, self),
@@ -299,6 +301,7 @@ class ControlNode:
 
 class Cluster(Simulation):
     loop: NodeLoop
+    rules = RULES
 
     def __init__(self, seed: int, fault: Fault) -> None:
         super().__init__(seed, Kill())
@@ -315,10 +318,20 @@ class Cluster(Simulation):
         self.nodes: list[ControlNode] = []
         self.leader: ControlNode | Any = None  # or who is to take over
 
+    def make_clock_of(self, name: str) -> Clock:
+        return VirtualClock(self.at)
+
+    def clock_error(self, name: str) -> float:
+        """Return by how many seconds the clock of a node is wrong."""
+        return 0.0
+
     # Recording.
 
     def find(self, rule: str, text: str) -> None:
         self.findings.append(Finding(rule, text))
+
+    def check_time(self, commits: Sequence[Commit]) -> None:
+        """Nothing is dated by a clock that is wrong."""
 
     def check(self) -> None:
         if self.findings:
@@ -348,7 +361,8 @@ class Cluster(Simulation):
             self.find("two-leaders", f"{owner.name} decides within the lease of {self.leader.name}")
             return
         self.node, self.store = owner.node, owner.store  # type: ignore[assignment]
-        owner.clock.set(max(self.at, owner.clock.at))
+        if isinstance(owner.clock, VirtualClock):
+            owner.clock.set(max(self.at, owner.clock.at))
         self.follow()
 
     def _tracing(self) -> EventTrace:
@@ -359,7 +373,7 @@ class Cluster(Simulation):
                 self._stamps += 1
                 self.trace.append({**record, "t": record["t"] + self._stamps / SECOND})
 
-        return EventTrace(emit, RULES)
+        return EventTrace(emit, self.rules)
 
     def _count(self, commit: Commit, _changed: Mapping[str, Group]) -> None:
         self._told = max(self._told, commit.seq)
@@ -507,9 +521,12 @@ class Cluster(Simulation):
 
 class ClusterScript(Script):
     def __init__(self, seed: int, fault: Fault) -> None:
-        self.sim: Cluster = Cluster(seed, fault)
+        self.sim: Cluster = self.make_cluster(seed, fault)
         self.known = {}
         self._since = 0
+
+    def make_cluster(self, seed: int, fault: Fault) -> Cluster:
+        return Cluster(seed, fault)
 
     async def run(self, steps: int) -> Cluster:
         sim = self.sim

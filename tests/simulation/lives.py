@@ -15,16 +15,20 @@ from simulation.play import replayed
 from simulation.world import Simulation
 
 
-def lived(seed: int, fault: Fault, steps: int) -> Cluster:
+def lived(
+    seed: int, fault: Fault, steps: int, script: type[ClusterScript] = ClusterScript
+) -> Cluster:
     """A life with which nothing is wrong."""
-    sim, findings = live(seed, fault, steps)
+    sim, findings = live(seed, fault, steps, script)
     assert findings == []
     return sim
 
 
-def live(seed: int, fault: Fault, steps: int) -> tuple[Cluster, list[Finding]]:
+def live(
+    seed: int, fault: Fault, steps: int, script_type: type[ClusterScript] = ClusterScript
+) -> tuple[Cluster, list[Finding]]:
     """A life, and everything that is wrong with it."""
-    script = ClusterScript(seed, fault)
+    script = script_type(seed, fault)
     sim = script.sim
 
     async def life() -> None:

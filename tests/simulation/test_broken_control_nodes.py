@@ -15,13 +15,15 @@ from forewarn.drivers.simulated import ImpactJournal
 from forewarn.metadata.endpoint.app import MetadataApp
 from forewarn.metadata.upstream import LocalUpstream, NotDurable
 from forewarn.service.engine import executor
+from forewarn.service.engine.clock import RealClock
 from forewarn.service.engine.executor import Executor
 from forewarn.store import MemoryStore
 from forewarn.store.base import BatchingStore
 from forewarn.store.memory_lease import MemoryLeadership
 from forewarn.support import guard
-from simulation.cluster import ClusterStore, Failure, Fault
+from simulation.cluster import ClusterScript, ClusterStore, Failure, Fault
 from simulation.lives import live
+from simulation.wrong_clocks import WrongClocksCluster, WrongClocksScript
 
 Break: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 
@@ -144,6 +146,26 @@ def acts_whatever_the_fence_number_is(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ImpactJournal, "_admit", lambda *_: None)
 
 
+def keeps_the_time_that_it_had_as_a_follower(patch: pytest.MonkeyPatch) -> None:
+    resume = RealClock.resume
+
+    def resume_later(self: RealClock, *values: Any, **named: Any) -> None:
+        before = self._floor
+        resume(self, *values, **named)
+        self._floor = max(self._floor, before)
+
+    patch.setattr(RealClock, "resume", resume_later)
+
+
+def keeps_it_and_nobody_compares_it(patch: pytest.MonkeyPatch) -> None:
+    keeps_the_time_that_it_had_as_a_follower(patch)
+    patch.setattr(WrongClocksCluster, "check_time", lambda *_: None)
+
+
+def claims_with_a_wrong_clock(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MemoryLeadership, "_clock_is_wrong", lambda _self: False)
+
+
 def at_commits(
     failure: Failure, *, before: bool, successor: int = 1, clock_step: float = 0.0
 ) -> list[Fault]:
@@ -182,6 +204,12 @@ BROKEN: list[tuple[Break, list[Fault], str]] = [
     (calls_the_driver_without_a_fence_number, PAUSED_CALLS, "impact-twice"),
     (acts_whatever_the_fence_number_is, PAUSED_CALLS, "late-driver-call"),
 ]
+WRONG_CLOCKS: list[tuple[Break, str]] = [
+    (keeps_the_time_that_it_had_as_a_follower, "time-ahead"),
+    (keeps_it_and_nobody_compares_it, "early-start"),
+    (keeps_it_and_nobody_compares_it, "impact-early"),
+    (claims_with_a_wrong_clock, "wrong-clock"),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -196,9 +224,23 @@ def test_control_nodes_are_caught_of_which_one(
     broken: Break, faults: list[Fault], rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken(monkeypatch)
+    check_caught(faults, rule, ClusterScript)
+
+
+@pytest.mark.parametrize(
+    ("broken", "rule"), WRONG_CLOCKS, ids=[f"{b.__name__}: {rule}" for b, rule in WRONG_CLOCKS]
+)
+def test_control_nodes_with_wrong_clocks_are_caught_of_which_one(
+    broken: Break, rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken(monkeypatch)
+    check_caught(KILLED, rule, WrongClocksScript)
+
+
+def check_caught(faults: list[Fault], rule: str, script: type[ClusterScript]) -> None:
     found: set[str] = set()
     for fault in faults:
-        found |= {finding.rule for finding in live(SEED, copy(fault), STEPS)[1]}
+        found |= {finding.rule for finding in live(SEED, copy(fault), STEPS, script)[1]}
         if rule in found:
             return
     pytest.fail(f"not caught; found only {found or 'nothing'}")

@@ -13,15 +13,12 @@ from forewarn.judge import judge
 from forewarn.service.engine.clock import Clock, ClockLimits, RealClock
 from simulation.script import NAMES, Script
 from simulation.world import START, Kill, Simulation
+from simulation.wrong_clocks import YEAR, WallTime
 
-YEAR = 365 * DAY
-LOOK: Duration = 5 * SECOND  # a process that is not looked at for longer has stood still
 STEPS = 60
 
 
-class WallSimulation(Simulation):
-    """`at` is the time as it really is; the wall clock shows it with an error."""
-
+class WallSimulation(WallTime, Simulation):
     error: Duration = 0
 
     def make_clock(self) -> Clock:
@@ -32,31 +29,13 @@ class WallSimulation(Simulation):
             self.error = 4 * YEAR  # less would be taken for time in which it was off
         await super().restart(away)
 
-    def see_time(self) -> None:
-        """It is what it is, whatever the service takes it for."""
-
-    async def look(self) -> None:
-        """Let the service notice the time."""
-        node = self.node
-        now = node.writer.now()
-        due = node.scheduler.next_due()
-        if due is not None and due <= now.at:
-            node.scheduler.reread()
-            await self.surviving(node.ledger.idle())
-
-    async def advance(self, by: int) -> None:
-        end = self.at + by
-        while self.at < end:
-            self.at = min(end, self.at + LOOK)
-            await self.look()
-
     async def step(self, by: int) -> None:
         """Where the usual script has a step that is followed, one that is not."""
         await self.show(by + YEAR)
 
     async def show(self, error: Duration) -> None:
         self.error = error
-        await self.look()
+        await self.see_clock()
         self.node.scheduler.reread()
         await self.surviving(self.node.ledger.idle())
 

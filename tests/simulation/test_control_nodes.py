@@ -10,6 +10,7 @@ import pytest
 from forewarn.service.engine import executor
 from simulation.cluster import Failure, Fault
 from simulation.lives import lived
+from simulation.wrong_clocks import WrongClocksScript
 
 STEPS = 15
 HOUR = 3_600.0  # seconds
@@ -20,6 +21,7 @@ WAYS = [
     for before in (True, False)
     for successor in ((0, 1, 2) if failure is Failure.DEAF else (1, 2))
 ]
+CLOCK_COMMITS = 20  # the first ones of a life, at which a node with another clock takes over
 LIVES = 400  # at least, altogether
 
 
@@ -76,6 +78,15 @@ def test_no_promise_is_broken_when_the_clock_of_the_database_steps_at_any_commit
     for at_commit in range(1, commits(seed) + 1):
         sim = lived(seed, Fault(failure, at_commit, before=True, clock_step=step), STEPS)
         assert (sim.faults, sim.deaths) == (1, 0 if failure is Failure.NONE else 1)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("failure", [Failure.KILLED, Failure.PAUSED])
+def test_no_promise_is_broken_by_a_node_whose_clock_was_wrong_before_it_took_over(
+    failure: Failure, seed: int
+) -> None:
+    for at_commit in range(1, CLOCK_COMMITS, 3):
+        lived(seed, Fault(failure, at_commit, before=False), STEPS, WrongClocksScript)
 
 
 def test_leaders_fail_in_many_simulated_lives() -> None:

@@ -3,8 +3,8 @@ database, for tests and simulations of several control nodes.
 
 The rules are the same: a claim begins a new term, everything that is written checks its term first,
 a node counts its lease from before the claim, and whoever claims has seen the row unchanged for the
-length of the lease, or it was given back. Time is whatever clocks the disk has: one that all nodes
-share, and the wall clock of a database, which may step.
+length of the lease, or it was given back, and has a clock that is right. Time is whatever clocks
+the disk has: one that all nodes share, and the wall clock of a database, which may step.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from forewarn import __version__
 from forewarn.store.base import BatchingStore
 from forewarn.store.lease_watch import LeaseWatch
 from forewarn.store.port import (
+    CLOCK_LIMIT,
     Commit,
     ControlNode,
     Deposed,
@@ -77,6 +78,7 @@ class MemoryLeadership(Leadership):
         self._watch = LeaseWatch(lambda: row.clock())
         self._started = guard.wall_us()
         self.ended = ""  # why this store cannot write any more
+        self.clock_error: Callable[[], float] = lambda: 0.0  # of this process, in seconds
 
     def follow(self) -> None:
         if not self._following:
@@ -125,7 +127,7 @@ class MemoryLeadership(Leadership):
         return Leader(term=row.term, name=row.member.name, address=row.member.address, held=held)
 
     def problem(self) -> str:
-        return ""
+        return "the clock of this process is wrong" if self._clock_is_wrong() else ""
 
     def lag(self) -> tuple[int, float]:
         return len(self._commits_after(self._store.seq)), 0.0
@@ -207,8 +209,11 @@ class MemoryLeadership(Leadership):
     def _adopt_news(self) -> None:
         self._store._adopt(self._commits_after(self._store.seq))
 
+    def _clock_is_wrong(self) -> bool:
+        return abs(self.clock_error()) > CLOCK_LIMIT
+
     def _claim(self) -> bool:
-        if self._left():
+        if self._left() or self._clock_is_wrong():
             return False
         self._begin_term()
         self._adopt_news()  # what is read after a claim is the log
@@ -236,6 +241,9 @@ class MemoryLeadership(Leadership):
             self.depose(Deposed("another control node has taken over"))
         elif not self.held():
             self.depose(Deposed(_RUN_OUT))
+        elif problem := self.problem():
+            row.until = ENDED
+            self.depose(Deposed(problem))
         else:
             self._until = row.clock() + self._length
             row.until = row.wall() + self._length

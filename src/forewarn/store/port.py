@@ -246,6 +246,7 @@ class ControlNode(msgspec.Struct, frozen=True, kw_only=True):
     away: bool = False  # it has not reported for a while
 
 
+CLOCK_LIMIT = 2.0  # seconds by which the clock of whoever decides may differ from the state's
 WARNINGS = ("replication", "version", "lease")  # what warnings of a leadership are about
 
 
@@ -261,8 +262,9 @@ class Leadership(ABC):
 
     @abstractmethod
     async def take(self) -> None:
-        """Follow, and wait until this process decides. Then the state is what was last
-        committed."""
+        """Follow, and wait until this process decides. Then the state is what was last committed,
+        and the clock of this process has been compared with that of the state: one that is wrong
+        does not decide."""
 
     @abstractmethod
     async def take_at_once(self) -> None:

@@ -27,7 +27,7 @@ import psycopg
 
 from forewarn.core import Time
 from forewarn.store.lease_watch import LeaseWatch
-from forewarn.store.port import Deposed, Leader, Member
+from forewarn.store.port import CLOCK_LIMIT, Deposed, Leader, Member
 from forewarn.store.postgres.session import (
     Watchdog,
     connect,
@@ -50,7 +50,6 @@ SELECT 1 / count(*), (SELECT coalesce(max(seq), 0) FROM commits),
            (SELECT value FROM service WHERE key = 'served_until'), 0)
   FROM (SELECT FROM leader WHERE term = %s FOR KEY SHARE) AS own
 """
-CLOCK_LIMIT = 2.0  # seconds by which the clock of a leader may differ from the database's
 CHANNEL = "forewarn"  # on which commits, and the end of a lease, are announced
 COMMITTED = "committed"  # what is said there about a commit
 
