@@ -127,7 +127,7 @@ class MemoryLeadership(Leadership):
         return Leader(term=row.term, name=row.member.name, address=row.member.address, held=held)
 
     def problem(self) -> str:
-        return "the clock of this process is wrong" if self._clock_is_wrong() else ""
+        return ""
 
     def lag(self) -> tuple[int, float]:
         return len(self._commits_after(self._store.seq)), 0.0
@@ -241,9 +241,6 @@ class MemoryLeadership(Leadership):
             self.depose(Deposed("another control node has taken over"))
         elif not self.held():
             self.depose(Deposed(_RUN_OUT))
-        elif problem := self.problem():
-            row.until = ENDED
-            self.depose(Deposed(problem))
         else:
             self._until = row.clock() + self._length
             row.until = row.wall() + self._length

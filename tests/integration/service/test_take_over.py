@@ -30,8 +30,10 @@ from forewarn.drivers.simulated import LateCall, SharedImpactJournal, SimulatedD
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.node import Config, Node
 from forewarn.service.engine import executor
+from forewarn.service.engine.clock import Clock, ClockLimits, RealClock
 from forewarn.service.fleet.read import parse
 from forewarn.store.postgres.impacts import Impacts
+from forewarn.support import guard
 from helpers import postgres
 from helpers.waiting import until_async
 
@@ -77,9 +79,11 @@ def url(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @contextlib.asynccontextmanager
-async def node(url: str, name: str, driver: Driver) -> AsyncIterator[Node]:
+async def node(
+    url: str, name: str, driver: Driver, clock: Clock | None = None
+) -> AsyncIterator[Node]:
     config = Config(state=url, name=name, lease=900 * SECOND, fleet=FLEET, identity=Identity.TARGET)
-    async with Node(config, driver=driver) as made:
+    async with Node(config, driver=driver, clock=clock) as made:
         yield made
 
 
@@ -238,5 +242,29 @@ def test_nothing_is_performed_once_the_lease_has_run_out(
             await restart(c1)
             await until_async(lambda: bool(driver.asked))
             assert looks == [False, False, False, True]  # it was asked until it was held again
+
+    run(body())
+
+
+@pytest.mark.parametrize("error", [200 * SECOND, 3600 * SECOND, -3600 * SECOND])
+def test_a_node_whose_clock_was_wrong_while_it_followed_decides_by_the_right_time(
+    url: str, error: int
+) -> None:
+    errors = [error]
+    clock = RealClock(lambda: guard.wall_us() + errors[-1], limits=ClockLimits())
+
+    async def body() -> None:
+        async with node(url, "c1", Asked()) as c1:
+            await until_async(lambda: c1.health.deciding)
+            async with node(url, "c2", Asked(), clock) as c2:
+                c2.writer.now()
+                errors.append(0)
+                c2.writer.now()
+                free_the_lease(url)
+                await until_async(lambda: c2.health.deciding)
+                before = guard.wall_us()
+                now = c2.writer.now()
+                assert (before <= now.at <= guard.wall_us(), now.untrusted) == (True, None)
+                await restart(c2)
 
     run(body())

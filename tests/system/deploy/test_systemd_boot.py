@@ -73,7 +73,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BootedSystemd]
     for name in (SERVICE, *SOCKETS, OPTIONAL, LOCAL_NODE, *NODE):
         unit = ((NODE_DEPLOY if name in NODE else DEPLOY) / name).read_text()
         unit = unit.replace("[Unit]", "[Unit]\nDefaultDependencies=no")
-        unit = unit.replace(" network.target local-fs.target", "")
+        unit = unit.replace(" network.target local-fs.target", "").replace(" time-sync.target", "")
         unit = unit.replace("/usr/bin/forewarn-node", "/usr/bin/forewarn node")
         unit = re.sub(  # by way of a shell, since systemd looks for it without that capability
             r"(Exec\w+)=/usr/bin/forewarn (.*)",

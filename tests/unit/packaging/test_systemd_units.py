@@ -202,6 +202,12 @@ def test_the_second_port_is_like_the_first_and_optional_sockets_start_only_if_en
         assert LOCAL_NODE not in named
 
 
+def test_the_service_starts_after_the_clock_is_synchronized() -> None:
+    service = unit("forewarn.service")["Unit"]
+    assert "time-sync.target" in service["After"].split()
+    assert "time-sync.target" in service["Wants"].split()
+
+
 def test_a_restart_of_the_service_keeps_its_sockets_open() -> None:
     for name in NAMES[1:]:
         assert "PartOf" not in unit(name)["Unit"]
