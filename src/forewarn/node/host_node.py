@@ -215,6 +215,10 @@ class HostNode(Component):
             warnings["journal"] = (
                 f"it cannot be written, so control is not followed: {self.upstream.journal_problem}"
             )
+        if self.certificates is not None and (problem := self.certificates.problem):
+            warnings["certificate"] = f"{problem}: control accepts no new connection of this node"
+        if self.upstream.certificate_problem:
+            warnings["certificate of control"] = self.upstream.certificate_problem
         why = f" ({self.upstream.problem})" if self.upstream.problem else ""
         if not self.serving.is_set():
             problems["guests"] = f"{NOT_TOLD}{why}"

@@ -11,11 +11,13 @@ import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from forewarn.cli.commands.node_rules import machines
 from forewarn.core import EventType, Refused
@@ -24,7 +26,7 @@ from forewarn.node.config import Address, Config, HostNodeConfig, Tls
 from forewarn.node.daemon.run_host_node import NodeReloader
 from forewarn.node.host_node import HostNode, NodeUnusable
 from forewarn.node.listening.sockets import CannotListen
-from forewarn.node.listening.tls import CertificateUnusable
+from forewarn.node.listening.tls import Certificates, CertificateUnusable
 from forewarn.node.settings.host_node import LoadedNodeSettings, load_node
 from forewarn.service.fleet.read import parse
 from forewarn.support import guard
@@ -327,6 +329,66 @@ def test_a_node_whose_host_is_not_in_the_fleet_says_that_control_refuses_it(tmp_
             assert b"everything yet (no host 'h9'" in body
 
     run(play, tmp_path)
+
+
+def test_an_expired_certificate_of_control_is_named_also_if_others_cannot_be_reached(
+    tmp_path: Path,
+) -> None:
+    async def play(nodes: Nodes) -> None:
+        lines = nodes.control.config.nodes
+        assert lines is not None
+        nodes.control.authority.issue(
+            "127.0.0.1", into=lines.tls, until=datetime(2020, 1, 1, tzinfo=UTC)
+        )
+        async with nodes.control() as control:
+            config = nodes.config()
+            nobody = Address("127.0.0.1", 9)
+            assert control.nodes_address is not None
+            config = msgspec.structs.replace(config, control=(control.nodes_address, nobody))
+            with capture_logs() as logs:
+                async with HostNode(config) as node:
+                    await until(lambda: "Connect" in node.upstream.problem)  # to the other one
+                    await until(lambda: "certificate of control" in node.health().warnings)
+            named = [line for line in logs if "certificate of control" in line["event"]]
+            assert ["expired" in line["why"] for line in named] == [True]
+
+    run(play, tmp_path)
+
+
+def test_its_own_expired_certificate_is_named(tmp_path: Path) -> None:
+    async def play(nodes: Nodes) -> None:
+        async with nodes.control():
+            config = nodes.config()
+            assert config.tls is not None
+            name = f"forewarn:node:{config.host}"
+            nodes.control.authority.issue(
+                name, into=config.tls, until=datetime(2020, 1, 1, tzinfo=UTC)
+            )
+            async with HostNode(config) as node:
+                assert "expired" in node.health().warnings["certificate"]
+                nodes.control.authority.issue(name, into=config.tls)
+                await until(lambda: "certificate" not in node.health().warnings)
+
+    run(play, tmp_path)
+
+
+def test_a_certificate_that_expires_is_logged_at_once_although_a_warning_came_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = Nodes(tmp_path)
+    config = nodes.config()
+    assert config.tls is not None
+    soon = datetime(2099, 1, 2, tzinfo=UTC)
+    nodes.control.authority.issue("forewarn:node:h1", into=config.tls, until=soon)
+    certificates = Certificates(config.tls, config.authority, of_client=True)
+    moments = [soon.timestamp() - 3_600, soon.timestamp() - 60, soon.timestamp() + 86_400]
+    with capture_logs() as logs:
+        for moment in moments:
+            monkeypatch.setattr(guard, "wall_us", lambda moment=moment: round(moment * 1e6))
+            certificates.refresh()
+            certificates.refresh()
+    kinds = [line["event"] for line in logs if line["event"].startswith("the certificate")]
+    assert kinds == ["the certificate expires soon", "the certificate has expired"]
 
 
 def test_an_address_for_guests_that_is_taken_ends_the_node_with_the_reason(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import uuid
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -137,6 +138,8 @@ class NodeUpstream:
         self.journal_problem = ""  # why control is not followed, if the journal cannot be written
         self._opened = float("-inf")  # when the last line was opened
         self.problem = ""  # why there is no line, or why the last one was lost
+        # Why a control node's certificate is not accepted; others may fail for other reasons.
+        self.certificate_problem = ""
         self._is_apart = True
         self._was_apart = True  # since it joined last
         self._joined = asyncio.Event()  # set while it may call
@@ -450,7 +453,7 @@ class NodeUpstream:
         self._unreachable.reset()
         self.synchronized.set()
         log.debug("there is a line to control", host=self._host)
-        self.problem = ""
+        self.problem = self.certificate_problem = ""
         self._note_apart()
         if not self._was_apart:
             stream.send(Kept())
@@ -467,6 +470,14 @@ class NodeUpstream:
     def _note_failure(self, error: Exception) -> None:
         if not isinstance(error, JournalFailed):
             self.problem = _reason(error)
+            if isinstance(error, ssl.SSLCertVerificationError):
+                if self.certificate_problem != self.problem:
+                    log.error(
+                        "the certificate of control is not accepted",
+                        host=self._host,
+                        why=self.problem,
+                    )
+                self.certificate_problem = self.problem
             if self._stream is None and self._unreachable.record():
                 refused = isinstance(error, RefusedByControl)
                 message = "control refuses this node" if refused else "control cannot be reached"

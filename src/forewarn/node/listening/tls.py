@@ -40,6 +40,8 @@ class Certificates:
         self.context = self._load(tls)  # for new connections
         self._expires = 0.0  # seconds since 1970
         self._warned: float | None = None  # guard time of the last warning that it expires
+        self._was_expired = False  # when it was looked at last
+        self._problem = ""  # as found when it was loaded
         pair = self._examine(tls)
         if not pair.usable:
             raise CertificateUnusable(pair.problem)
@@ -52,6 +54,16 @@ class Certificates:
     def expires(self) -> Time:
         """When the certificate expires; 0 if clients do not accept it already."""
         return round(self._expires * SECOND)
+
+    @property
+    def expired(self) -> bool:
+        return self._expires <= guard.wall_us() / 1e6
+
+    @property
+    def problem(self) -> str:
+        """Why others do not accept the certificate, as far as it is known here."""
+        expired = f"{self._tls.certificate} has expired" if self.expired else ""
+        return self._problem or expired
 
     def reload(self, tls: Tls | None = None, authority: Path | None = None) -> str:
         """Read the files again, or other files. Return a problem, in which case the previous
@@ -80,6 +92,8 @@ class Certificates:
         left = self._expires - guard.wall_us() / 1e6
         now = guard.monotonic()
         due = self._warned is None or now - self._warned >= CERTIFICATE_WARN_EVERY
+        due |= self.expired and not self._was_expired  # at once
+        self._was_expired = self.expired
         if self._expires > 0 and left < EXPIRES_SOON and due:
             self._warned = now
             log.warning(
@@ -90,7 +104,7 @@ class Certificates:
 
     def _use(self, tls: Tls, context: ssl.SSLContext, pair: Pair) -> None:
         self._tls, self.context, self._expires = tls, context, pair.expires
-        self._warned = None
+        self._warned, self._problem = None, pair.problem
         _warn_if_readable(tls.key)
 
     async def watch(self) -> None:
