@@ -234,7 +234,7 @@ def test_verbs_of_events(browser: Browser, service: Service, api: Api) -> None:
             ),
         )
         expect(page.locator(".page-head .badge")).to_have_text("Started")
-        offered(page, "Report ready", "Retry", "Finish")
+        offered(page, "Report ready", "Retry", "Finish", "Abandon")
         use(
             page,
             Verb(
@@ -266,7 +266,19 @@ def test_verbs_of_events_that_are_held(browser: Browser, service: Service, api: 
                 sends=f"POST /v1/events/{failed.id}/retry",
             ),
         )
-        post(api, f"/v1/events/{failed.id}/finish", {"reason": "so"})
+        use(
+            page,
+            Verb(
+                label="Abandon",
+                says=("1 machineweb_1", "It did not happen"),
+                refused={"Reason (required)": " "},
+                reason="reason",
+                enter={"Reason (required)": "no more"},
+                touch=partial(touch_event, api, failed.id, "web_0", cycle([True, False])),
+                sends=f"POST /v1/events/{failed.id}/abandon",
+                body={"reason": "no more"},
+            ),
+        )
         held = service.schedule("Reboot", "web_0")
         touch = partial(touch_event, api, held.id, "web_1", cycle([True, False]))
         change(api, "/v1/groups/web/policy", {"blackouts": ["2027-01-15"]})

@@ -119,6 +119,9 @@ class Referee:
             case commands.Finish(id=id, reason=reason):
                 running = id in active and active[id].status is Status.STARTED
                 assert refused == (not running or not reason.strip())
+            case commands.Abandon(id=id, reason=reason):
+                running = id in active and active[id].status is Status.STARTED
+                assert refused == (not running or not reason.strip() or active[id].failure)
             case commands.Retry(id=id):
                 attempt = active[id].attempt if id in active else None
                 assert refused == (attempt is None or attempt.open)
@@ -310,7 +313,8 @@ class Referee:
         moves = [item for item in items if isinstance(item, EventMoved)]
         touched = {event.id for event in before.events} | {item.event.id for item in moves}
         alive = {machine.name for machine in after.machines if machine.alive}
-        over = {command.id} if isinstance(command, commands.Cancel) else set()
+        ends = isinstance(command, commands.Cancel | commands.Abandon)
+        over = {command.id} if ends else set()
         if done := self._carried_out(before, command):
             over.add(done.id)
             if done.type in DELETES:

@@ -215,6 +215,14 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     moved: dict[str, str] = {}  # machines that have moved, and their hosts
 
 
+class Abandon(msgspec.Struct, frozen=True, kw_only=True):
+    """Give up a Started event at the request of an operator, because it did not happen."""
+
+    id: str
+    by: str
+    reason: str
+
+
 class RecordMove(msgspec.Struct, frozen=True, kw_only=True):
     """Record on which host a machine is, because somebody has moved it or has looked."""
 
@@ -249,6 +257,7 @@ Command: TypeAlias = (
     | Answer
     | Retry
     | Finish
+    | Abandon
     | RecordMove
     | Restore
 )

@@ -225,6 +225,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ending: str = ""
     carried_out: bool = False  # it ended because the driver has carried it out
     cancelled_by: str = ""  # who withdrew it; empty if it ended by itself or became pointless
+    abandoned: bool = False  # it has started, and an operator has declared that it did not happen
 
     @property
     def traits(self) -> TypeTraits:

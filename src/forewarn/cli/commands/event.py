@@ -1,4 +1,5 @@
-"""`forewarn event`: list, show, schedule, approve, ready, cancel, explain, retry, finish."""
+"""`forewarn event`: list, show, schedule, approve, ready, cancel, explain, retry, finish,
+abandon."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ from forewarn.wire.versions import TYPE_NAMES
 ADVICE = {
     "approve": "to start it now, without waiting for its machines, run:"
     " forewarn event approve {event}",
-    "retry": "if it did not happen, run: forewarn event retry {event}",
+    "retry": "if it did not happen, run: forewarn event retry {event}; or, to give it up,"
+    " forewarn event abandon {event} --reason …",
     "finish": "if it did happen, run: forewarn event finish {event} --reason …",
     "accept-clock": "if the wall clock is right, run: forewarn clock accept",
 }
@@ -430,6 +432,18 @@ def finish(
     request = s.FinishRequest(reason=reason, moved=dict(map(_move, moved or ())))
     with service(url) as client:
         print_outcome(client.on_event("finish", id, request), json, client)
+
+
+@app.command()
+def abandon(
+    id: Id,
+    reason: Annotated[str, typer.Option(help="Reason, for the history.")],
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Give up a started event that did not happen, and whose driver keeps failing."""
+    with service(url) as client:
+        print_outcome(client.on_event("abandon", id, s.AbandonRequest(reason=reason)), json, client)
 
 
 def _move(text: str) -> tuple[str, str]:

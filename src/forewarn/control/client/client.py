@@ -145,7 +145,7 @@ class ControlClient:
         return self._call("POST", f"/v1/events/{_segment(id)}/approve", s.Outcome, query=query)
 
     def on_event(self, verb: str, id: str, body: object = None) -> s.Outcome:
-        """Postpone, cancel, retry or finish an event, or report a machine ready for it."""
+        """Postpone, cancel, retry, finish or abandon an event, or report a machine ready for it."""
         return self._call("POST", f"/v1/events/{_segment(id)}/{verb}", s.Outcome, body=body)
 
     def group_windows(self, name: str) -> s.GroupWindows:

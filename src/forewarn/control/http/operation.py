@@ -105,6 +105,7 @@ def links_to(*operations: str, parameter: str, place: str) -> tuple[Link, ...]:
 
 EVENT_LINKS = links_to(
     *("getEvent", "explainEvent", "approveEvent", "cancelEvent", "retryEvent", "finishEvent"),
+    "abandonEvent",
     parameter="id",
     place="id",
 )

@@ -390,6 +390,28 @@ async def finish_event(call: Call, id: Id, data: JSONBody[s.FinishRequest]) -> s
     return outcome(await call.platform.finish(id, call.by, data.reason, data.moved))
 
 
+@post(
+    "/v1/events/{id:str}/abandon",
+    **Operation(
+        id="abandonEvent",
+        tag="events",
+        summary="Give up a started event that did not happen",
+        respects_limits=True,
+        keyed_response=KeyedResponse.OUTCOME,
+        conditional=True,
+        links=links_to("getEvent", parameter="id", place="id"),
+        commands=("event abandon",),
+        command_example="event abandon 4933F66C --reason 'the host cannot be repaired'",
+        example={"reason": "the host cannot be repaired"},
+    ).options,
+)
+async def abandon_event(call: Call, id: Id, data: JSONBody[s.AbandonRequest]) -> s.Outcome:
+    """Its machines stay as they were: none is deleted or moved. A rollout counts it as a failed
+    step."""
+    id = await authorization.require_requested_event(call, id)
+    return outcome(await call.platform.abandon(id, call.by, data.reason))
+
+
 @get(
     "/v1/events/{id:str}/explain",
     **Operation(
@@ -424,8 +446,9 @@ _HANDLERS = {
     Verb.CANCEL: cancel_event,
     Verb.RETRY: retry_event,
     Verb.FINISH: finish_event,
+    Verb.ABANDON: abandon_event,
 }
-_ENDING = (cancel_event, retry_event, finish_event)  # not for what is the platform's
+_ENDING = (cancel_event, retry_event, finish_event, abandon_event)  # not for what is the platform's
 
 
 def require_visible(

@@ -520,6 +520,12 @@ class FinishRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     ] = {}
 
 
+class AbandonRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Declaration that an event did not happen, and is given up."""
+
+    reason: Annotated[str, doc("Reason; it is recorded in the history.")]
+
+
 class ReadyRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Report about a machine that an event is for."""
 

@@ -210,6 +210,8 @@ def _decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
             return _retry(group, command, now)
         case c.Finish():
             return _finish(group, command, now)
+        case c.Abandon():
+            return _abandon(group, command, now)
         case c.Define():
             return define(group, command, now)
         case c.RecordMove():
@@ -416,6 +418,25 @@ def _finish(group: Group, command: c.Finish, now: Now) -> Changes | Refused:
         event.id,
         notes,
     )
+
+
+def _abandon(group: Group, command: c.Abandon, now: Now) -> Changes | Refused:
+    event = group.event(command.id)
+    if event is None or event.status is not Status.STARTED:
+        return unknown(
+            f"event {command.id} has not started, or is over; only a Started event can be abandoned"
+        )
+    if follows(event):
+        return _lead_refusal(event)
+    if not command.reason.strip():
+        return invalid("a reason is required to abandon an event")
+    if event.failure:
+        return invalid(f"event {event.id} reports a failure, which has happened")
+    ending = f"abandoned by {command.by}, it did not happen: {command.reason}"
+    items = finished(
+        group, event, now, ending=ending, by=command.by, carried_out=False, abandoned=True
+    )
+    return Changes(items, event.id)
 
 
 def follows(event: Event) -> bool:

@@ -25,14 +25,25 @@ def finished(
     *,
     ending: str = "carried out",
     carried_out: bool = True,
+    abandoned: bool = False,
     by: str = "",
     moved: dict[str, str] | None = None,
     output: str = "",
     answer: str = "",
 ) -> tuple[Change, ...]:
-    """Return the changes that finish a Started event, and those events that become pointless."""
-    over = move(event, Move.FINISH, ended_at=now.at, ending=ending, carried_out=carried_out)
+    """Return the changes that finish a Started event, and those events that become pointless. An
+    event that is abandoned has done nothing to its machines."""
+    over = move(
+        event,
+        Move.FINISH,
+        ended_at=now.at,
+        ending=ending,
+        carried_out=carried_out,
+        abandoned=abandoned,
+    )
     items: list[Change] = [EventMoved(Move.FINISH, over, by, output=output, answer=answer)]
+    if abandoned:
+        return tuple(items)
     if event.traits.deletes:
         items += [
             MachinePut(msgspec.structs.replace(machine, gone=event.traits.gone))

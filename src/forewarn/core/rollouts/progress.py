@@ -102,13 +102,16 @@ class StepProgress(msgspec.Struct, frozen=True, kw_only=True):
             (
                 event.started_at
                 for event in self.events
-                if event.started_at is not None
-                and event.attempt is not None
-                and (event.attempt.stuck or event.attempt.note)
-                and not event.carried_out
+                if event.started_at is not None and _failed(event)
             ),
             default=None,
         )
+
+
+def _failed(event: Event) -> bool:
+    attempt = event.attempt
+    failed = attempt is not None and bool(attempt.stuck or attempt.note) and not event.carried_out
+    return failed or event.abandoned
 
 
 class LaneProgress(msgspec.Struct, frozen=True, kw_only=True):

@@ -44,6 +44,7 @@ class Verb(enum.Enum):
     CANCEL = "cancel"
     RETRY = "retry"
     FINISH = "finish"
+    ABANDON = "abandon"
 
 
 class Advice(msgspec.Struct, frozen=True):
@@ -199,6 +200,7 @@ def verbs_for(event: Event, holds: Iterable[Hold], group: Group, now: Now) -> tu
         Verb.CANCEL: c.Cancel(id=event.id, by="", jointly=True),
         Verb.RETRY: c.Retry(id=event.id, by=""),
         Verb.FINISH: c.Finish(id=event.id, by="", reason="a trial"),
+        Verb.ABANDON: c.Abandon(id=event.id, by="", reason="a trial"),
     }
     verbs = [verb for verb, command in commands.items() if _changes(group, command, now)]
     if event.listed and group.enabled and not event.status.over:

@@ -423,6 +423,10 @@ class Platform:
         notes = tuple(note for changes in done for note in changes.notes)
         return _outcome(await self.events([event.id]), notes)
 
+    async def abandon(self, id: str, by: str, reason: str) -> Outcome | Refused:
+        """End a Started event that did not happen."""
+        return await self._submit_for_event(id, lambda id: c.Abandon(id=id, by=by, reason=reason))
+
     async def disable(self, name: str, by: str) -> Changes | Refused:
         group = self.machine_index.group(name)
         if group is None:

@@ -299,7 +299,10 @@ class AnyGroup(RuleBasedStateMachine):
     @precondition(lambda self: self.events())
     @rule(
         what=st.sampled_from(
-            ["approve", "overrule", "ignore", "postpone", "cancel", "retry", "finish", "answer"]
+            [
+                *("approve", "overrule", "ignore", "postpone", "cancel"),
+                *("retry", "finish", "abandon", "answer"),
+            ]
         ),
         picks=few,
         reason=st.sampled_from(["seen with my own eyes", " "]),
@@ -330,6 +333,8 @@ class AnyGroup(RuleBasedStateMachine):
                 self.world.ask(commands.Retry(id=ids[0], by="ops"))
             case "finish":
                 self.world.ask(commands.Finish(id=ids[0], by="ops", reason=reason))
+            case "abandon":
+                self.world.ask(commands.Abandon(id=ids[0], by="ops", reason=reason))
             case _:
                 self.world.do(commands.Answer(id=ids[0], attempt=attempt, outcome=outcome))
 

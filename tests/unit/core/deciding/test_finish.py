@@ -147,6 +147,25 @@ def test_a_delete_leaves_the_machine_known_but_gone(type: EventType, fate: str) 
     assert machine(w, "m0").gone == fate  # the inventory does not bring it back
 
 
+def test_an_event_that_is_abandoned_has_done_nothing_to_its_machines() -> None:
+    w = world()
+    id = w.raised(EventType.TERMINATE, "m0")
+    said = w.refused(commands.Abandon(id=id, by="ops", reason="stuck"))
+    assert said.reason is Reason.UNKNOWN
+    w.approve(id)
+    w.answer(id, commands.Failed("no such volume"))
+    assert w.refused(commands.Abandon(id=id, by="ops", reason=" ")).reason is Reason.INVALID
+    w.do(commands.Abandon(id=id, by="ops", reason="stuck"))
+    assert w.ending(id) == "abandoned by ops, it did not happen: stuck"
+    assert machine(w, "m0").alive
+
+
+def test_a_failure_that_has_happened_cannot_be_abandoned() -> None:
+    w = world()
+    said = w.refused(commands.Abandon(id=w.struck("m0"), by="ops", reason="stuck"))
+    assert said.reason is Reason.INVALID
+
+
 def test_a_machine_that_is_gone_can_be_restored() -> None:
     w = world()
     id = w.raised(PREEMPT, "m0")

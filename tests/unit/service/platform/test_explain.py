@@ -322,6 +322,7 @@ def carry_out(service: Service, verb: Verb, event: Event) -> Any:
         Verb.CANCEL: lambda: platform.cancel(id, by),
         Verb.RETRY: lambda: platform.retry(id, by),
         Verb.FINISH: lambda: platform.finish(id, by, "it happened"),
+        Verb.ABANDON: lambda: platform.abandon(id, by, "it did not happen"),
     }
     return service._session.run(work[verb]())
 

@@ -1312,3 +1312,16 @@ def test_a_host_that_is_still_a_conflict_after_its_evacuation_pauses_the_rollout
         service.clock.advance("1h")
         assert state(service, id) == "paused"
         assert "two update domains" in waits(service, id)
+
+
+def test_a_step_whose_event_is_abandoned_has_failed() -> None:
+    with Service(FLEET, driver=Failing(ImpactJournal(), Durations().paced)) as service:
+        id = start(service, groups=("web",), max_failures=5)
+        service.clock.advance("20m")
+        (event,) = active(service)
+        session = service._session
+        assert session.run(session.node.platform.abandon(event.id, "ops", "stuck"))
+        service.clock.advance("1m")
+        assert [len(lane.failures) for lane in report_of(service, id).next.lanes] == [1]
+        (ended,) = [old for old in past(service) if old.id == event.id]
+        assert ended.abandoned

@@ -114,5 +114,13 @@ export const event = {
         ...moved.map((name) => ({ name: `moved.${name}`, within: "moved", key: name, label: `Host that ${name} is on now`, choices: hosts })),
       ],
     },
+    {
+      operation: "abandonEvent",
+      label: "Abandon",
+      action: "abandon",
+      concerned: (event) => concernedEvents([event]),
+      effect: () => "It did not happen, is not tried again, and is over for its guests. Its machines stay as they are.",
+      fields: () => [{ ...REASON, required: true }],
+    },
   ],
 };
