@@ -89,6 +89,9 @@ def document(app: Litestar) -> dict[str, Any]:
     for name, schema in fleet_shapes.schema()["$defs"].items():
         title = _component_name(name)
         components[title] = _with_references(schema) | {"title": title}
+    for component in components.values():
+        if text := component.get("description"):  # a docstring, of which Pythons indent the lines
+            component["description"] = " ".join(text.split())
     _refine(components, body_types)
     for _, operation in declared.values():
         for field in sorted(operation.ignores):
