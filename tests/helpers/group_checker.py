@@ -313,8 +313,7 @@ class Referee:
         moves = [item for item in items if isinstance(item, EventMoved)]
         touched = {event.id for event in before.events} | {item.event.id for item in moves}
         alive = {machine.name for machine in after.machines if machine.alive}
-        ends = isinstance(command, commands.Cancel | commands.Abandon)
-        over = {command.id} if ends else set()
+        over = {command.id} if isinstance(command, commands.Cancel | commands.Abandon) else set()
         if done := self._carried_out(before, command):
             over.add(done.id)
             if done.type in DELETES:
