@@ -105,6 +105,7 @@ ROLES: dict[str, tuple[Role | None, bool]] = {
     "POST /v1/events/cancel": (T, True),
     "POST /v1/events/{id:str}/retry": (OP, True),
     "POST /v1/events/{id:str}/finish": (OP, True),
+    "POST /v1/events/{id:str}/abandon": (OP, True),
     "GET /v1/rollouts": (V, True),
     "POST /v1/rollouts": (OP, False),
     "POST /v1/rollouts/plan": (V, False),

@@ -28,6 +28,7 @@ BODIES: dict[str, object] = {
     "PUT /v1/maintenance/{name}": {"windows": ["22:00-04:00"]},
     "POST /v1/events/cancel": {"ids": ["AFFE"]},
     "POST /v1/events/{id}/finish": {"reason": "so"},
+    "POST /v1/events/{id}/abandon": {"reason": "so"},
     "POST /v1/machines/{name}/fail": {"type": "Redeploy"},
     "POST /v1/machines/{name}/moved": {"host": "dune"},
     "POST /v1/batch/restart": {"machines": ["amber_1"]},

@@ -126,6 +126,7 @@ CALLS: dict[str, tuple[Callable[[Api], str], object]] = {
     "POST /v1/events/cancel": (event, {"ids": [*"0123456789ABCDEF"]}),  # one of them is it
     "POST /v1/events/{id}/retry": (started, None),
     "POST /v1/events/{id}/finish": (started, {"reason": "done by hand"}),
+    "POST /v1/events/{id}/abandon": (started, {"reason": "it did not happen"}),
     "POST /v1/machines/{name}/restart": (named("web_0"), None),
     "POST /v1/machines/{name}/redeploy": (named("web_0"), None),
     "POST /v1/machines/{name}/restore": (gone, None),

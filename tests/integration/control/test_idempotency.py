@@ -118,6 +118,7 @@ CALLS: dict[str, tuple[Callable[[Service], Any], str, object]] = {
     "POST /v1/events/{id}/cancel": (_event, "/v1/events/{}/cancel", None),
     "POST /v1/events/{id}/retry": (_started, "/v1/events/{}/retry", None),
     "POST /v1/events/{id}/finish": (_started, "/v1/events/{}/finish", {"reason": "by hand"}),
+    "POST /v1/events/{id}/abandon": (_started, "/v1/events/{}/abandon", {"reason": "stuck"}),
     "POST /v1/rollouts": (nothing, "/v1/rollouts", ROLLOUT),
     "POST /v1/rollouts/{id}/pause": (_rollout, "/v1/rollouts/{}/pause", {"reason": "noise"}),
     "POST /v1/rollouts/{id}/resume": (_paused, "/v1/rollouts/{}/resume", None),
