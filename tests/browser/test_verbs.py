@@ -256,13 +256,14 @@ def test_verbs_of_events(browser: Browser, service: Service, api: Api) -> None:
 def test_verbs_of_events_that_are_held(browser: Browser, service: Service, api: Api) -> None:
     failed = service.schedule("Reboot", "web_1", description="fails")
     service.approve("web_1", failed)
-    with portal(browser, service, f"/events/{failed.id}", refused=(412,)) as page:
+    touch = partial(touch_event, api, failed.id, "web_0", cycle([True, False]))
+    with portal(browser, service, f"/events/{failed.id}", refused=(400, 412)) as page:
         use(
             page,
             Verb(
                 label="Retry",
                 says=("1 machineweb_1", "The driver carries it out again."),
-                touch=partial(touch_event, api, failed.id, "web_0", cycle([True, False])),
+                touch=touch,
                 sends=f"POST /v1/events/{failed.id}/retry",
             ),
         )
@@ -274,7 +275,7 @@ def test_verbs_of_events_that_are_held(browser: Browser, service: Service, api: 
                 refused={"Reason (required)": " "},
                 reason="reason",
                 enter={"Reason (required)": "no more"},
-                touch=partial(touch_event, api, failed.id, "web_0", cycle([True, False])),
+                touch=touch,
                 sends=f"POST /v1/events/{failed.id}/abandon",
                 body={"reason": "no more"},
             ),
