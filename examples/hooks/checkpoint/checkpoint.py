@@ -155,11 +155,13 @@ def stop(job: Job) -> None:
 
 
 def start() -> None:
+    before = version(LOCK)
     with LOG.open("ab") as log:
         job = subprocess.Popen(
             START, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
-    while not locked():
+    # To look for the lock is to take it for a moment: not before the job has it, and has changed it.
+    while version(LOCK) == before or not locked():
         if job.poll():
             raise Trouble(f"{shlex.join(START)} ended with status {job.returncode}; see {LOG}")
         if left() < 0:

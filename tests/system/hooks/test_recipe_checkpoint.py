@@ -4,6 +4,7 @@ began nothing is lost, and what comes out in the end is what would have come out
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import signal
@@ -47,9 +48,13 @@ class Job:
     def went_on_from(self) -> list[int]:
         return [int(line.split()[-1]) for line in self.said if line.startswith("goes on")]
 
-    def alive(self) -> bool:
-        state = Path(f"/proc/{self.pid}/stat")
-        return state.exists() and state.read_text().split()[2] != "Z"
+    def runs(self) -> bool:
+        with self.lock.open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
 
     def works(self) -> int:
         before = self.at
@@ -66,8 +71,10 @@ class Job:
     def close(self) -> None:
         self.first.kill()
         self.first.wait()
-        if self.alive():
-            os.kill(self.pid, signal.SIGKILL)
+        if self.runs():
+            until(self.lock.read_text, "the job has written its number")
+            with contextlib.suppress(ProcessLookupError):  # it has finished just now
+                os.kill(self.pid, signal.SIGKILL)
 
 
 @pytest.fixture
@@ -179,3 +186,31 @@ def test_a_checkpoint_that_is_damaged_starts_nothing(job: Job, hook: Recipe) -> 
     assert "no whole checkpoint" in hook.fails("undo")
     job.checkpoint.write_text(whole)
     assert "started again" in hook.ok("undo")
+
+
+SLOW_LOOKS = """
+import fcntl, time
+
+flock = fcntl.flock
+
+
+def look(file, how):
+    flock(file, how)
+    if how & fcntl.LOCK_SH:
+        time.sleep(0.3)
+
+
+fcntl.flock = look
+"""
+
+
+def test_a_job_that_is_started_is_not_kept_from_its_lock(
+    job: Job, hook: Recipe, tmp_path: Path
+) -> None:
+    job.start(FAR)
+    hook.ok("prepare")
+    job.first.wait(LIMIT)
+    slow = tmp_path / "slow"
+    slow.mkdir()
+    (slow / "sitecustomize.py").write_text(SLOW_LOOKS)
+    assert "started again" in hook.ok("undo", PYTHONPATH=str(slow))
