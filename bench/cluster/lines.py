@@ -23,6 +23,8 @@ from forewarn.metadata.publishing.messages import (
     NODE_PROTOCOLS,
     BrokenConnection,
     Held,
+    Hidden,
+    Hide,
     Joined,
     MessageStream,
     News,
@@ -90,6 +92,8 @@ class Line:
                 match await stream.receive():
                     case News(publications=publications, more=False):
                         stream.send(Held(publications[-1].number))
+                    case Hide(numbers=numbers):
+                        stream.send(Hidden(numbers))
                     case SnapshotEnd(number=number):
                         stream.send(Held(number, whole=True))
                     case Joined():

@@ -27,7 +27,6 @@ from forewarn.metadata.endpoint.limits import Limits
 from forewarn.metadata.publishing import (
     host_nodes,
     node_upstream,
-    publisher,
     updates,
 )
 from forewarn.metadata.publishing.host_nodes import HostNodes
@@ -227,6 +226,7 @@ class Hosts(Simulation):
         self._arrived: dict[tuple[str, str], str] = {}  # by event and machine: at which host
         self._answered_on: dict[str, str] = {}  # by machine, since it has come to a host
         self._hosts: dict[str, str] = {}
+        self.patience = PATIENCE
         self.moved_polls = 0  # answered on a host to which a machine is about to move
         self.aparts = 0
 
@@ -466,7 +466,9 @@ class Hosts(Simulation):
         loop = self.loop
         task = loop.create_task(work(), context=self.context(node.tag))
         death = loop.create_task(node.died.wait())
-        await asyncio.wait([task, death], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            [task, death], timeout=self.patience, return_when=asyncio.FIRST_COMPLETED
+        )
         death.cancel()
         if not task.done() or node.died.is_set():
             task.cancel()
@@ -647,7 +649,6 @@ def simulated_time(sim: Hosts, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(node_upstream, "WATCH_EVERY", 2.0)
     patch.setattr(node_upstream, "REPORT_EVERY", 3.0)
     patch.setattr(health, "CHECK_EVERY", 60.0)
-    patch.setattr(publisher, "CHECK_EVERY", 0.5)
     patch.setattr(host_nodes, "CHECK_EVERY", 1.0)
     patch.setattr(host_nodes, "JOIN_EVERY", 0.25)
 

@@ -11,8 +11,10 @@ import pytest
 
 from forewarn.core import Durations, Group, GroupKind, Machine, view
 from forewarn.core.fleet import Place
+from forewarn.metadata.publishing import node_upstream
 from forewarn.metadata.publishing.host_nodes import PROMISE, HostNodes
 from forewarn.metadata.publishing.messages import (
+    NODE_PROTOCOLS,
     Joined,
     SnapshotEnd,
     SnapshotPart,
@@ -29,6 +31,7 @@ from forewarn.support import guard
 from simulation import hosts
 from simulation.host_lines import HostLoop
 from simulation.hosts import CutOff, HostsScript, MemoryJournal, live
+from simulation.single_faults import SingleFaults
 from simulation.world import Kill
 
 Break: TypeAlias = Callable[[pytest.MonkeyPatch], None]
@@ -85,6 +88,24 @@ def answers_approvals_without_control(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(NodeUpstream, "approve", approve_anyway)
 
 
+def hides_what_was_before_when_it_is_told_of_a_change(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(node_upstream, "TWO_ROUNDS", NODE_PROTOCOLS[-1] + 1)
+
+
+def does_not_show_again_what_was_hidden_while_a_node_is_silent(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Publisher, "_unhide", lambda *_: None)
+
+
+def shows_a_change_when_all_have_it(patch: pytest.MonkeyPatch) -> None:
+    def show_at_once(self: Publisher, publications: Any) -> None:
+        for publication in publications:
+            publication.showing.clear()
+        if publications:
+            self.settle()
+
+    patch.setattr(Publisher, "_hide", show_at_once)
+
+
 BROKEN: list[tuple[Break, type[HostsScript], str]] = [
     (shows_before_all_have_confirmed, CutOff, "incarnation-down"),
     (shows_before_all_have_confirmed, HostsScript, "impact-while-scheduled"),
@@ -96,6 +117,9 @@ BROKEN: list[tuple[Break, type[HostsScript], str]] = [
     (does_not_wait_until_a_promise_has_run_out, CutOff, "incarnation-down"),
     (answers_approvals_without_control, CutOff, "approval-not-in-log"),
     (answers_approvals_without_control, CutOff, "apart-approved"),
+    (hides_what_was_before_when_it_is_told_of_a_change, SingleFaults, "poll-waited"),
+    (does_not_show_again_what_was_hidden_while_a_node_is_silent, SingleFaults, "poll-waited"),
+    (shows_a_change_when_all_have_it, SingleFaults, "incarnation-down"),
 ]
 
 

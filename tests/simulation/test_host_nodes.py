@@ -9,8 +9,8 @@ import pytest
 
 from forewarn.support import guard
 from forewarn.wire.versions import NEWEST
-from simulation import hosts
 from simulation.hosts import CutOff, Hosts, HostsScript, live
+from simulation.single_faults import FAULTS, SingleFaults
 from simulation.world import Kill
 
 STEPS = 10
@@ -42,12 +42,25 @@ def test_no_promise_is_broken_when_a_host_is_cut_off_at_the_worst_moment() -> No
         assert live(seed, Kill(), 4, CutOff)[1] == []
 
 
+def test_no_poll_waits_for_more_than_a_second_through_a_single_fault() -> None:
+    waits: dict[str, float] = {}
+    for seed in range(15):
+        script, findings = live(seed, Kill(), 1, SingleFaults)
+        assert findings == []
+        assert isinstance(script, SingleFaults)
+        for fault, wait in script.waits.items():
+            waits[fault] = max(wait, waits.get(fault, 0.0))
+    assert len(waits) == len(FAULTS)
+    assert any(waits.values())  # some were there during a change
+
+
 class JustMoved(CutOff):
     """A machine asks on its new host, whose node is not told of it before another one, which is
     silent, has no promise any more."""
 
     async def run(self, steps: int) -> Hosts:
         sim, _ = self.sim, await self.begin()
+        sim.patience = 60.0
         sim.nodes["host-b"].link.stall("up")
         change = asyncio.ensure_future(sim.operate_reboot("sql-1"))  # noqa: TID251
         await guard.pause(0.1)
@@ -60,10 +73,7 @@ class JustMoved(CutOff):
         return sim
 
 
-def test_a_machine_that_has_just_moved_is_answered_on_its_new_host(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(hosts, "PATIENCE", 60.0)
+def test_a_machine_that_has_just_moved_is_answered_on_its_new_host() -> None:
     script, findings = live(1, Kill(), 1, JustMoved)
     assert findings == []
     assert isinstance(script, JustMoved)

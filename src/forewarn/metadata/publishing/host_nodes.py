@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -26,7 +27,9 @@ from forewarn.metadata.publishing.calls import MAX_CALLS, Calls
 from forewarn.metadata.publishing.messages import (
     EVENT_ID,
     MAX_GREETING,
+    MAX_HIDDEN,
     NODE_PROTOCOLS,
+    TWO_ROUNDS,
     Answer,
     Approve,
     AskPrepared,
@@ -36,6 +39,8 @@ from forewarn.metadata.publishing.messages import (
     Enable,
     Goodbye,
     Held,
+    Hidden,
+    Hide,
     Joined,
     Kept,
     MessageStream,
@@ -52,6 +57,7 @@ from forewarn.metadata.publishing.messages import (
     SnapshotEnd,
     SnapshotPart,
     ToControl,
+    Unhide,
     UnknownMessage,
     Unwelcome,
     Welcome,
@@ -100,6 +106,8 @@ BARRED_FOR = 10.0  # seconds in which a node gets no line after it has sent what
 MAX_UNSENT = 32 * 1024 * 1024  # bytes queued for a node; if there are more, it is disconnected
 
 WENT_BACK = "the state went back: it is older than what nodes were told"
+
+T = TypeVar("T")
 
 log = logger("forewarn")
 
@@ -185,6 +193,7 @@ class NodeMember(Member):
         nodes: HostNodes,
         stream: MessageStream[ToControl],
         hello: NodeHello,
+        protocol: int,
         groups: Iterable[str],
         before: _Promised,
     ) -> None:
@@ -196,6 +205,7 @@ class NodeMember(Member):
         self.host = hello.host
         self.version = hello.version
         self.allowance = _Allowance(lambda: nodes.sent_by(hello.host))
+        self.two_rounds = protocol >= TWO_ROUNDS
         self.calls = 0
         self.sent: set[str] = set()  # groups that it was sent
         self.behind: tuple[str, ...] = ()  # groups that it may be showing as they were before
@@ -234,11 +244,18 @@ class NodeMember(Member):
                 self.sent.discard(name)
                 yield updates.removed(name)
 
+    def hide(self, numbers: Collection[int]) -> None:
+        for some in _slices(tuple(numbers), MAX_HIDDEN):
+            self._nodes.send(self, frame(Hide(tuple(some))))
+
+    def unhide(self, numbers: Collection[int]) -> None:
+        self._nodes.send(self, frame(Unhide(tuple(numbers))))
+
     def show(self, numbers: Collection[int]) -> None:
         self._nodes.send(self, frame(self._nodes.shown(numbers)))
 
     def late(self, publication: PendingPublication) -> bool:
-        waited = guard.monotonic() - publication.announced_at
+        waited = guard.monotonic() - publication.asked_at
         return guard.boottime() >= self._nodes.promised(self.host) and waited > CONFIRM_WITHIN
 
     def fence(self, why: str) -> None:
@@ -500,9 +517,10 @@ class HostNodes:
         if earlier := self._members.get(hello.host):
             self.cut(earlier, "another connection has taken its place")
         term = self._store.leadership.term if self._store.leadership else 0
+        protocol = max(set(hello.protocols) & set(NODE_PROTOCOLS))
         stream.send(
             Welcome(
-                protocol=max(set(hello.protocols) & set(NODE_PROTOCOLS)),
+                protocol=protocol,
                 version=__version__,
                 rules=self._upstream.now().rules,
                 term=term,
@@ -517,7 +535,7 @@ class HostNodes:
         arriving = self._arriving.get(hello.host, {}).values()
         before = self._absent.remove(hello.host)
         shows = before.groups if hello.serving else ()
-        member = NodeMember(self, stream, hello, {*here, *arriving, *shows}, before)
+        member = NodeMember(self, stream, hello, protocol, {*here, *arriving, *shows}, before)
         self._members[hello.host] = member
         if member.catching_up:
             member.behind = tuple(member.groups)
@@ -605,6 +623,8 @@ class HostNodes:
                     if whole:
                         self._publisher.leave_groups(member, member.groups - member.sent)
                         self._caught_up(member)
+                case Hidden(numbers=numbers):
+                    self._publisher.hidden(member, numbers)
                 case Kept():
                     self._apart.missed_nothing(member.host)
                 case Ping(sent=sent):
@@ -772,9 +792,9 @@ def _behind(member: NodeMember) -> float:
     """Return for how many seconds a node has not confirmed what it was told."""
     if not member.unconfirmed:
         return 0.0
-    return guard.monotonic() - member.unconfirmed[0].announced_at
+    return guard.monotonic() - next(iter(member.unconfirmed)).asked_at
 
 
-def _slices(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    for at in range(0, len(names), SLICE):
-        yield names[at : at + SLICE]
+def _slices(items: Sequence[T], size: int = SLICE) -> Iterator[Sequence[T]]:
+    for at in range(0, len(items), size):
+        yield items[at : at + size]

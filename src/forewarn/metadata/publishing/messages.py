@@ -28,7 +28,8 @@ from forewarn.service.indexes.unknown_callers import (
     UnknownCaller,
 )
 
-NODE_PROTOCOLS = (1,)  # a node may have another version: the last one, and the one before
+NODE_PROTOCOLS = (1, 2)  # a node may have another version: the last one, and the one before
+TWO_ROUNDS = 2  # the first protocol whose nodes show the old documents until they are to hide them
 MAX_FRAME = 64 * 1024 * 1024  # bytes; a group with all the events it may have fits
 MAX_GREETING = 64 * 1024  # bytes of a node's first message
 
@@ -37,6 +38,7 @@ MAX_GREETING = 64 * 1024  # bytes of a node's first message
 MAX_VERSION = 64  # characters of a version, of forewarn or of the API
 MAX_COMMIT = 2**53  # far more commits than a state can have
 MAX_IDS = 8_192  # events that one approval names; a body of `max_body` has fewer
+MAX_HIDDEN = 1_024  # publications of one message
 MOST_ARRIVING = 256  # machines that a hello names; others are asked for again
 EVENT_ID = re.compile(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}")
 
@@ -119,10 +121,23 @@ class Publication(msgspec.Struct, frozen=True, array_like=True):
 
 
 class News(msgspec.Struct, frozen=True, tag="news"):
-    """Groups after durable commits. From now on neither the old nor the new may be shown."""
+    """Groups after durable commits, which may not be shown yet. A node that has not joined, or with
+    protocol 1, does not show the old documents any more either."""
 
     publications: tuple[Publication, ...]
     more: bool = False  # is this continued in another message?
+
+
+class Hide(msgspec.Struct, frozen=True, tag="hide"):
+    """All nodes have these publications. From now on neither the old nor the new may be shown."""
+
+    numbers: tuple[int, ...]
+
+
+class Unhide(msgspec.Struct, frozen=True, tag="unhide"):
+    """The old documents may be shown again: a node has not confirmed `Hide`, and is waited for."""
+
+    numbers: tuple[int, ...]
 
 
 class Joined(msgspec.Struct, frozen=True, tag="joined"):
@@ -134,7 +149,7 @@ class Joined(msgspec.Struct, frozen=True, tag="joined"):
 
 
 class Shown(msgspec.Struct, frozen=True, tag="shown"):
-    """These publications may be shown: everybody knows of them."""
+    """These publications may be shown: nobody shows the old documents any more."""
 
     numbers: tuple[int, ...]
     at: Time
@@ -174,11 +189,16 @@ class Goodbye(msgspec.Struct, frozen=True, tag="goodbye"):
 
 
 class Held(msgspec.Struct, frozen=True, tag="held"):
-    """Confirms that nothing is shown any more as it was before this publication, or those that were
-    sent before it."""
+    """Confirms that this publication, and those that were sent before it, are in the journal."""
 
     number: Number
-    whole: bool = False  # in answer to `SnapshotEnd`
+    whole: bool = False  # in answer to `SnapshotEnd`: nothing is shown as it was before
+
+
+class Hidden(msgspec.Struct, frozen=True, tag="hidden"):
+    """Confirms `Hide`: nothing is shown any more as it was before these publications."""
+
+    numbers: Annotated[tuple[Number, ...], Meta(max_length=MAX_HIDDEN)]
 
 
 class Enable(msgspec.Struct, frozen=True, tag="enable"):
@@ -268,6 +288,8 @@ ToNode: TypeAlias = (
     | SnapshotPart
     | SnapshotEnd
     | News
+    | Hide
+    | Unhide
     | Joined
     | Shown
     | Promise
@@ -279,6 +301,7 @@ ToNode: TypeAlias = (
 ToControl: TypeAlias = (
     NodeHello
     | Held
+    | Hidden
     | Enable
     | Approve
     | Prepare

@@ -30,6 +30,7 @@ from forewarn.metadata.publishing.messages import (
     MAX_IDS,
     MOST_ARRIVING,
     NODE_PROTOCOLS,
+    TWO_ROUNDS,
     Answer,
     Approve,
     AskPrepared,
@@ -39,6 +40,8 @@ from forewarn.metadata.publishing.messages import (
     Enable,
     Goodbye,
     Held,
+    Hidden,
+    Hide,
     Joined,
     Kept,
     MessageStream,
@@ -54,6 +57,7 @@ from forewarn.metadata.publishing.messages import (
     SnapshotEnd,
     SnapshotPart,
     ToNode,
+    Unhide,
     UnknownMessage,
     Unwelcome,
     Welcome,
@@ -82,8 +86,8 @@ HOLD_ENABLE = 115.0  # likewise for a first GET, whose answer may take two minut
 # Likewise for a caller that is not known here. Control answers at once, unless it is a machine that
 # is about to be told.
 HOLD_UNKNOWN = 10.0
-# Seconds without control, after which a group that was about to change shows the change. Control
-# waits less long: nodes that have not confirmed the change by then are apart.
+# Seconds without control, after which a group that is hidden shows its change. Control waits less
+# long: nodes that have not confirmed by then that they have hidden it are apart.
 MAX_HOLD = 12.0
 MAX_PENDING_CALLS = 4_096  # calls that wait for an answer
 REPORT_EVERY = 1.0  # seconds between two reports
@@ -142,7 +146,8 @@ class NodeUpstream:
         self.certificate_problem = ""
         self._is_apart = True
         self._was_apart = True  # since it joined last
-        self._joined = asyncio.Event()  # set while it may call
+        self._joined = False  # since it has its line
+        self._may_call = asyncio.Event()  # set while it has joined, and is not apart
 
     # The port.
 
@@ -218,8 +223,8 @@ class NodeUpstream:
         try:
             async with asyncio.timeout(hold):
                 while True:
-                    await self._joined.wait()
-                    if not self._joined.is_set():
+                    await self._may_call.wait()
+                    if not self._may_call.is_set():
                         continue  # the line was lost again at once
                     try:
                         return await self._call_once(call)
@@ -276,6 +281,10 @@ class NodeUpstream:
 
     def _note_apart(self) -> None:
         self._was_apart |= self.apart
+        if not self._joined or self.apart:
+            self._may_call.clear()
+        elif not self._may_call.is_set():
+            self._may_call.set()
         if self.apart != self._is_apart:
             self._is_apart = self.apart
             self.on_apart(self._is_apart)
@@ -289,7 +298,7 @@ class NodeUpstream:
         self._promised = until - DRIFT * max(0.0, until - known)
         if self.apart:  # the ping, or this, was long under way
             stream.send(self._ping())
-        elif self._joined.is_set():
+        elif self._joined:
             self._was_apart = False
         self._note_apart()
 
@@ -331,7 +340,7 @@ class NodeUpstream:
                 if guard.monotonic() - self._pinged >= PULSE_EVERY:
                     self._pinged = guard.monotonic()
                     self._followed.send(self._ping())
-            elif groups := self._staged.show_held(guard.monotonic() - MAX_HOLD):
+            elif groups := self._staged.show_hidden(guard.monotonic() - MAX_HOLD):
                 log.warning(
                     "staged changes of groups are shown, although control has not released them",
                     host=self._host,
@@ -409,10 +418,18 @@ class NodeUpstream:
                 if future is not None and not future.done():
                     future.set_result(message)
             case News(publications=publications, more=more):
+                # Before it has joined, what it shows may be older than anything that others show.
+                hide = self._stream is None or self._welcome.protocol < TWO_ROUNDS
                 for publication in publications:
-                    self._staged.stage(publication.number, publication.groups)
+                    self._staged.stage(publication.number, publication.groups, hide=hide)
                 if not more:
                     await self._confirm(Held(publications[-1].number), stream)
+            case Hide(numbers=numbers):
+                # Not in the journal: after a restart, everything is hidden that is not shown yet.
+                await self._staged.hide(numbers)
+                stream.send(Hidden(numbers))
+            case Unhide(numbers=numbers):
+                self._staged.unhide(numbers)
             case Shown(numbers=numbers, at=at, commit=commit):
                 self._commit = max(self._commit, commit)
                 self._set_time(at)
@@ -461,7 +478,8 @@ class NodeUpstream:
         if self.journal_problem:
             self.journal_problem = ""
             log.info("the journal can be written again", host=self._host)
-        self._joined.set()
+        self._joined = True
+        self._note_apart()
 
     def _set_time(self, at: Time, *, reset: bool = False) -> None:
         if isinstance(self._clock, FollowedClock):
@@ -493,7 +511,8 @@ class NodeUpstream:
         self.journal_problem = str(error)
 
     def _disconnected(self, why: str) -> None:
-        self._joined.clear()
+        self._joined = False
+        self._may_call.clear()
         if self._stream is not None:
             # Matters to nobody if it is for a moment; `on_apart` tells of the others.
             log.info("the line to control was lost", host=self._host, why=why)

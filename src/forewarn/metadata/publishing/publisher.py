@@ -1,9 +1,14 @@
 """When guests are shown a change: on all nodes that show its group, or on none.
 
-A commit changes the state at once. The groups that it changes are then published: each node
-that shows one of them is told (News), stops showing it, and confirms that (Held). When all of them
-have, they may show it (Shown). Whoever waits for `shown` goes on then: the caller who asked for the
-change, and the driver that carries it out.
+A commit changes the state at once. The groups that it changes are then published, in two rounds.
+Each node that shows one of them is told (News), and confirms that it has the change (Held), while
+it shows what was before. When all of them have it, each stops showing that (Hide) and confirms it
+(Hidden). When all of them have, they may show the change (Shown). Whoever waits for `shown` goes on
+then: the caller who asked for the change, and the driver that carries it out.
+
+A node that is silent is waited for in the first round, in which guests are answered. If it becomes
+silent in the second one, the others show again what was before (Unhide) until it has confirmed, or
+is not waited for any longer; then the second round begins anew.
 
 Groups do not wait for each other, except for those that one commit changes: these are shown
 together, so that a machine that moves from one to the other is always in one of them. What is
@@ -15,8 +20,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from enum import Enum
 from functools import cached_property
 
 from forewarn.core import Group, Machine, view
@@ -29,8 +34,11 @@ from forewarn.support import guard
 from forewarn.support.logs import logger
 
 COMPARE_SLICE = 16  # groups that are compared in one iteration of the event loop
-CHECK_EVERY = 0.25  # seconds between two looks for members that are late
+CHECK_EVERY = 0.1  # seconds between two looks for members that are late
 STALLED = 1.0  # seconds by which a look may be late, unless this process was stalled
+# Seconds for which guests wait for a member that does not confirm `Hide`: less than one, with the
+# time until the next look and that of a message to everybody else.
+HIDE_WITHIN = 0.8
 IN_FLIGHT = "a change that guests are not shown yet"  # in the ledger
 
 log = logger("forewarn")
@@ -45,8 +53,11 @@ class PendingPublication:
         self.has_news = False  # is there anything in it that guests can notice?
         self.forced: set[str] = set()  # groups that are told, whether they have changed or not
         self.placed: list[str] = []  # groups whose machines, or the hosts of which, have changed
-        self.missing = 0  # how many members have not confirmed it
-        self.announced_at = guard.monotonic()
+        self.missing = 0  # how many members have something to confirm
+        self.asked_at = guard.monotonic()  # when the last round has begun
+        self.showing: dict[Member, None] = {}  # who has to hide what was before
+        self.hiding: dict[Member, None] = {}  # who was asked to, in the second round
+        self.missed: set[Member] = set()  # those of them that did not confirm it in time
         self.overs = [asyncio.Event()]  # set when it is shown; those of merged ones, too
 
     @property
@@ -81,18 +92,26 @@ class Announcement:
         return [frame(message) for message in updates.news(publications)]
 
 
+class Expected(Enum):
+    """What a member has to confirm."""
+
+    NEWS = "news"
+    SNAPSHOT = "snapshot"  # it is not told of the publication: all groups, as they are sent to it
+    HIDE = "hide"
+
+
 class Member(ABC):
     """A node that shows groups to guests, and is connected."""
+
+    two_rounds = True  # does it show what was before until it is to hide it?
 
     def __init__(self, *, serving: bool, groups: Iterable[str]) -> None:
         self.groups = set(groups)  # that it shows
         self.serving = serving  # may it be showing documents?
         self.whole = False  # has it confirmed all groups as they were when it connected?
         self.joined = False  # may it show what it is told?
-        # What it has not confirmed, in the order in which it was told.
-        self.unconfirmed: deque[PendingPublication] = deque()
-        # Those of them that it is not told, so that it is enough if it confirms all groups.
-        self.untold: set[PendingPublication] = set()
+        # What it has not confirmed, in the order in which it was asked to.
+        self.unconfirmed: dict[PendingPublication, Expected] = {}
 
     @property
     def catching_up(self) -> bool:
@@ -106,6 +125,14 @@ class Member(ABC):
     @abstractmethod
     def tell(self, news: Announcement) -> None:
         """Send it what changes."""
+
+    @abstractmethod
+    def hide(self, numbers: Collection[int]) -> None:
+        """Ask it not to show any more what was before these publications."""
+
+    @abstractmethod
+    def unhide(self, numbers: Collection[int]) -> None:
+        """Let it show again what was before these publications."""
 
     @abstractmethod
     def show(self, numbers: Collection[int]) -> None:
@@ -134,6 +161,7 @@ class Publisher:
         self._waiting: dict[str, PendingPublication] = {}  # by group: to be announced
         self._pending: dict[str, PendingPublication] = {}  # by group: announced, and not shown
         self._confirmed: dict[PendingPublication, None] = {}  # by all members, but not shown
+        self._hidden: dict[PendingPublication, None] = {}  # those in the second round
         self._wake = asyncio.Event()
         # Who has to show a group.
         self.place: Callable[[Group], Iterable[Member]] = lambda _: ()
@@ -189,9 +217,14 @@ class Publisher:
             if looked - before > CHECK_EVERY + STALLED:
                 continue  # confirmations may be there that this process has not read yet
             for member in list(self._behind):
-                if member.unconfirmed and member.late(member.unconfirmed[0]):
+                if member.unconfirmed and member.late(next(iter(member.unconfirmed))):
                     member.fence("it has not confirmed a change in time")
             self.settle()
+            if looked - before > CHECK_EVERY + HIDE_WITHIN / 2:
+                continue
+            for publication in list(self._hidden):
+                if publication in self._hidden and looked - publication.asked_at >= HIDE_WITHIN:
+                    self._unhide(publication)
 
     # What is committed.
 
@@ -248,7 +281,7 @@ class Publisher:
         for publication, made in changes:
             self._number += 1
             publication.number = self._number
-            publication.announced_at = guard.monotonic()
+            publication.asked_at = guard.monotonic()
             publication.has_news = bool(made)
             publication.placed = [c.view.name for c in made if c.machines is not None]
             for name, group in publication.groups.items():
@@ -260,7 +293,10 @@ class Publisher:
             told = set(self._members_of([change.view.name for change in made]) if made else ())
             for member in self._members_of(publication.groups):
                 if member.serving and (member in told or not member.whole):
-                    self._expect(member, publication, told=member in told)
+                    expected = Expected.NEWS if member in told else Expected.SNAPSHOT
+                    self._expect(member, publication, expected)
+                if member in told and member.joined and member.two_rounds:
+                    publication.showing[member] = None
             if not publication.missing:
                 self._confirmed[publication] = None
         for member in self._members_of(after) if news else ():
@@ -315,13 +351,16 @@ class Publisher:
         if member.serving:
             for publication in sorted(set(self._pending.values()), key=lambda p: p.number):
                 if publication.number and member.shows(publication.groups):
-                    self._expect(member, publication, told=False)
+                    self._expect(member, publication, Expected.SNAPSHOT)
 
     def leave(self, member: Member) -> None:
         """Remove a member. If it may be showing something, it is absent from now on."""
         self._members.pop(member, None)
         for name in list(member.groups):
             self._remove_group(member, name)
+        for publication in self._pending.values():
+            publication.showing.pop(member, None)
+            publication.hiding.pop(member, None)
         self._receive(member, list(member.unconfirmed))
 
     def leave_groups(self, member: Member, names: Iterable[str]) -> None:
@@ -330,29 +369,35 @@ class Publisher:
             self._remove_group(member, name)
 
     def confirm(self, member: Member, number: int, *, whole: bool = False) -> None:
-        """Note that a member shows nothing any more from before this publication, of what it was
-        told; and if `whole`, nothing from before it connected."""
+        """Note that a member has all that it was told up to this publication; and if `whole`, that
+        it shows nothing any more from before it connected."""
         member.whole |= whole
         confirmed = [
             publication
-            for publication in member.unconfirmed
-            if (member.whole if publication in member.untold else publication.number <= number)
+            for publication, expected in member.unconfirmed.items()
+            if (expected is Expected.NEWS and publication.number <= number)
+            or (expected is Expected.SNAPSHOT and member.whole)
         ]
         self._receive(member, confirmed)
 
-    def _expect(self, member: Member, publication: PendingPublication, *, told: bool) -> None:
-        member.unconfirmed.append(publication)
-        if not told:
-            member.untold.add(publication)
+    def hidden(self, member: Member, numbers: Collection[int]) -> None:
+        """Note that a member shows nothing any more from before these publications."""
+        confirmed = [
+            publication
+            for publication, expected in member.unconfirmed.items()
+            if expected is Expected.HIDE and publication.number in numbers
+        ]
+        self._receive(member, confirmed)
+
+    def _expect(self, member: Member, publication: PendingPublication, expected: Expected) -> None:
+        member.unconfirmed[publication] = expected
         self._behind[member] = None
         publication.missing += 1
         self._confirmed.pop(publication, None)
 
     def _receive(self, member: Member, confirmed: Collection[PendingPublication]) -> None:
-        expected = member.unconfirmed
-        member.unconfirmed = deque(p for p in expected if p not in confirmed)
-        member.untold.difference_update(confirmed)
         for publication in confirmed:
+            del member.unconfirmed[publication]
             publication.missing -= 1
             if not publication.missing:
                 self._confirmed[publication] = None
@@ -361,14 +406,17 @@ class Publisher:
         self.settle()
 
     def settle(self) -> None:
-        """Have everything shown that nobody is waited for any more."""
-        done = [p for p in self._confirmed if not self.absent(p.groups)]
-        if not done:
-            return
+        """Have everything hidden that all members have, and shown that all have hidden."""
+        settled = [p for p in self._confirmed if not self.absent(p.groups)]
+        done = [publication for publication in settled if not publication.showing]
         for publication in done:
             del self._confirmed[publication]
+            self._hidden.pop(publication, None)
             for name in publication.groups:
                 del self._pending[name]
+        self._hide([publication for publication in settled if publication.showing])
+        if not done:
+            return
         numbers: dict[Member, list[int]] = {}
         for publication in done:
             if publication.has_news:
@@ -386,3 +434,28 @@ class Publisher:
             self._ledger.release(IN_FLIGHT)
         if self._waiting:
             self._wake.set()
+
+    def _hide(self, publications: Iterable[PendingPublication]) -> None:
+        """Begin the second round."""
+        numbers: dict[Member, list[int]] = {}
+        for publication in publications:
+            publication.hiding, publication.showing = publication.showing, {}
+            publication.asked_at = guard.monotonic()
+            self._hidden[publication] = None
+            for member in publication.hiding:
+                self._expect(member, publication, Expected.HIDE)
+                numbers.setdefault(member, []).append(publication.number)
+        for member, hidden in numbers.items():
+            member.hide(hidden)
+
+    def _unhide(self, publication: PendingPublication) -> None:
+        """Go back to the first round, and wait there for who has not confirmed the second one. Do
+        not wait for a member again that was too slow before."""
+        del self._hidden[publication]
+        publication.showing, publication.hiding = publication.hiding, {}
+        late = [m for m in publication.showing if publication in m.unconfirmed]
+        for member in list(publication.showing):
+            member.unhide((publication.number,))
+        for member in publication.missed.intersection(late):
+            member.fence("it has not confirmed a change in time")
+        publication.missed.update(late)

@@ -1,7 +1,8 @@
 """The groups as a node shows them, and as it is about to show them.
 
-Between receiving a change and being allowed to show it, a group shows neither the old nor the new
-document: other nodes may no longer show the one, or not yet show the other. Requests wait.
+A group that is about to change shows its old document until it is to be hidden. Then it shows
+neither the old nor the new one until the change may be shown: other nodes may no longer show the
+one, or not yet show the other. Requests wait.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class _Change:
     def __init__(self) -> None:
         self.number = 0  # of the publication
         self.news: GroupNews | None = None  # None: the group is removed
-        self.told = 0.0  # when, in monotonic time
+        self.hidden_at: float | None = None  # in monotonic time; None: the old one is shown
         self.over = asyncio.Event()
 
 
@@ -47,7 +48,7 @@ class StagedViews:
     def changing(self, group: str) -> asyncio.Event | None:
         """Return what to wait for if the group shows nothing at the moment."""
         change = self._changes.get(group)
-        return None if change is None else change.over
+        return None if change is None or change.hidden_at is None else change.over
 
     def begin(self) -> None:
         """Expect a new snapshot, from another control node or the same one."""
@@ -69,13 +70,15 @@ class StagedViews:
         for name in (self._shown.keys() | self._changes.keys()) - self._named:
             self._expect(0, name, None)
 
-    def stage(self, number: int, groups: Sequence[Changed]) -> None:
+    def stage(self, number: int, groups: Sequence[Changed], *, hide: bool = True) -> None:
+        """Stage groups of a publication. What they were before is shown until `hide` is called,
+        unless it is hidden at once, or already."""
         for changed in groups:
             name = changed.view.name
             self._named.add(name)
             self._fresh.add(name)
             if changed.removed:
-                self._expect(number, name, None)
+                self._expect(number, name, None, hide=hide)
                 continue
             change = self._changes.get(name)
             latest = self._shown.get(name) if change is None else change.news
@@ -85,7 +88,25 @@ class StagedViews:
                 place = latest.place if place is None else place
             if machines is None or place is None:
                 raise BrokenConnection(f"a change of group '{name}', which was not sent before")
-            self._expect(number, name, GroupNews(changed.view, machines, place))
+            self._expect(number, name, GroupNews(changed.view, machines, place), hide=hide)
+
+    async def hide(self, numbers: Collection[int]) -> None:
+        """Show nothing of the groups that are staged with these publications."""
+        staged = [(n, change) for n, change in self._changes.items() if change.number in numbers]
+        for n, (name, change) in enumerate(staged, 1):
+            self._hide(name, change)
+            if n % SHOW_SLICE == 0:
+                await guard.pause(0)
+
+    def unhide(self, numbers: Collection[int]) -> None:
+        """Show the groups again that are staged with these publications, as they were before."""
+        for name, change in self._changes.items():
+            shown = self._shown.get(name)
+            if change.number in numbers and change.hidden_at is not None and shown is not None:
+                change.hidden_at = None
+                self._sink(shown)
+                change.over.set()
+                change.over = asyncio.Event()
 
     async def show(self, numbers: Collection[int]) -> None:
         """Show everything that is staged with these publications."""
@@ -117,29 +138,42 @@ class StagedViews:
         latest = self._shown | {n: c.news for n, c in self._changes.items() if c.news is not None}
         return [(n, m) for n, news in latest.items() for m in news.machines if not m.gone]
 
-    def show_held(self, told_by: float) -> int:
-        """Show everything that was staged by then, without permission. Returns the number of
+    def show_hidden(self, hidden_by: float) -> int:
+        """Show everything that was hidden by then, without permission. Returns the number of
         groups."""
-        held = [n for n, change in self._changes.items() if self._open and change.told <= told_by]
+        held = [
+            name
+            for name, change in self._changes.items()
+            if self._open and change.hidden_at is not None and change.hidden_at <= hidden_by
+        ]
         for name in held:
             self._finish(name)
         return len(held)
 
-    def _expect(self, number: int, name: str, news: GroupNews | None) -> None:
+    def _expect(self, number: int, name: str, news: GroupNews | None, *, hide: bool = True) -> None:
         change, shown = self._changes.get(name), self._shown.get(name)
         if news is not None and shown is not None:
             if news.machines == shown.machines:
                 # Keep one of two equal tuples.
                 news = msgspec.structs.replace(news, machines=shown.machines)
-            if change is None and news.view == shown.view:  # no change of the document
+            if hide and change is None and news.view == shown.view:  # no change of the document
                 self._shown[name] = news
                 self._sink(news)
                 return
         if change is None:
             change = self._changes[name] = _Change()
-        change.number, change.news, change.told = number, news, guard.monotonic()
-        if self._open and (latest := news or shown):
-            self._hold_back(latest)
+        change.number, change.news = number, news
+        if hide or change.hidden_at is not None:
+            change.hidden_at = guard.monotonic()
+            if self._open and (latest := news or shown):
+                self._hold_back(latest)
+
+    def _hide(self, name: str, change: _Change) -> None:
+        shown = self._shown.get(name)
+        if shown is None or (change.news is not None and change.news.view == shown.view):
+            return  # nothing of it is shown, or the document stays as it is
+        change.hidden_at = guard.monotonic()
+        self._hold_back(change.news or shown)
 
     def _hold_back(self, news: GroupNews) -> None:
         self._sink(GroupNews(_without_document(news.view), news.machines, news.place))

@@ -21,13 +21,18 @@ from forewarn.metadata.publishing import node_upstream
 from forewarn.metadata.publishing.journal import Journal
 from forewarn.metadata.publishing.messages import (
     NODE_PROTOCOLS,
+    Approve,
     BrokenConnection,
     Changed,
     Held,
+    Hidden,
+    Hide,
     Joined,
     MessageStream,
     News,
     Ping,
+    Pong,
+    Promise,
     Publication,
     SnapshotEnd,
     SnapshotPart,
@@ -67,7 +72,14 @@ class ManualControl:
         stream.send(SnapshotEnd(1))
         with contextlib.suppress(BrokenConnection):
             while True:
-                self.received.append(await stream.receive())
+                message = await stream.receive()
+                self.received.append(message)
+                if isinstance(message, Ping):
+                    stream.send(Pong(message.sent, guard.boottime()))
+
+    def promise(self) -> None:
+        assert self.stream is not None
+        self.stream.send(Promise(guard.boottime() + 60.0, 0))
 
     def count(self, kind: type[ToControl]) -> int:
         return sum(isinstance(message, kind) for message in self.received)
@@ -76,12 +88,15 @@ class ManualControl:
         await until(lambda: self.count(Held) == 1)
         assert self.stream is not None
         self.stream.send(Joined((), 0))
+        self.promise()
 
     async def announce(self) -> None:
-        """Tell of a change, and never let it be shown."""
+        """Tell of a change, have the group hidden, and never let it be shown."""
         assert self.stream is not None
         self.stream.send(News((Publication(2, (Changed(news(2).view),)),)))
         await until(lambda: self.count(Held) == 2)
+        self.stream.send(Hide((2,)))
+        await until(lambda: self.count(Hidden) == 1)
 
     async def end(self) -> None:
         if self.stream is not None:
@@ -147,6 +162,29 @@ def test_what_is_held_back_is_shown_only_when_there_has_been_no_line_for_long(
     asyncio.run(body())
 
 
+def test_a_node_whose_promise_has_run_out_asks_nothing_before_it_has_another(
+    tmp_path: Path,
+) -> None:
+    async def body() -> None:
+        control = ManualControl()
+        async with following(control, tmp_path) as h1:
+            await control.let_join()
+            await until(lambda: h1.upstream._may_call.is_set())
+            assert control.stream is not None
+            control.stream.send(Promise(guard.boottime(), 0))
+            await until(lambda: h1.upstream.apart)
+            tasks = guard.Tasks()
+            tasks.start(h1.upstream.approve("m", "web", ["id"]), "approving")
+            pings = control.count(Ping)
+            await until(lambda: control.count(Ping) > pings)
+            assert control.count(Approve) == 0
+            control.promise()
+            await until(lambda: control.count(Approve) == 1)
+            await tasks.end()
+
+    asyncio.run(body())
+
+
 def test_control_that_does_not_answer_is_not_waited_for_and_nothing_counts_as_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,7 +195,7 @@ def test_control_that_does_not_answer_is_not_waited_for_and_nothing_counts_as_ta
         control = ManualControl()
         async with following(control, tmp_path) as h1:
             await control.let_join()
-            await until(lambda: h1.upstream._joined.is_set())
+            await until(lambda: h1.upstream._may_call.is_set())
             with pytest.raises(NotDurable):
                 await h1.upstream.approve("m", "web", [str(uuid.uuid4()).upper()])
             with pytest.raises(OutcomeUnknown):  # a first GET gets no answer
@@ -224,13 +262,13 @@ def test_a_node_with_a_full_disk_shows_what_it_was_told_and_joins_when_there_is_
     async def body() -> None:
         async with control():
             async with host_node(control, "h1") as h1:
-                await until(lambda: h1.upstream._joined.is_set())
+                await until(lambda: h1.upstream._may_call.is_set())
                 obstacle = fail(tmp_path / "journal-h1")
                 h1.cut()
                 await until(lambda: bool(h1.upstream.journal_problem))
-                assert not h1.upstream._joined.is_set()
+                assert not h1.upstream._may_call.is_set()
                 obstacle.rmdir()
-                await until(lambda: h1.upstream._joined.is_set())
+                await until(lambda: h1.upstream._may_call.is_set())
                 assert h1.upstream.journal_problem == ""
                 before = h1.of["web"]
             obstacle = fail(tmp_path / "journal-h1")
@@ -238,6 +276,6 @@ def test_a_node_with_a_full_disk_shows_what_it_was_told_and_joins_when_there_is_
                 assert h1.upstream.journal_problem
                 assert h1.of["web"] == before
                 obstacle.rmdir()
-                await until(lambda: h1.upstream._joined.is_set())
+                await until(lambda: h1.upstream._may_call.is_set())
 
     asyncio.run(body())

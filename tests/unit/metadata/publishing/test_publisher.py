@@ -20,18 +20,22 @@ from forewarn.service.engine.ledger import Ledger
 from forewarn.store import Batch, Entry, MemoryStore
 from forewarn.store.port import States
 from forewarn.support import guard
+from helpers.host_nodes import until
 
 NOW = Now(at=1_800_000_000_000_000)
 
 
 class Told(Member):
-    """A member that remembers what it was told, and confirms nothing by itself."""
+    """A member that remembers what it was told, and confirms by itself, if at all, only that it
+    shows nothing old any more."""
 
     def __init__(self, *groups: str, serving: bool = True, joined: bool = True) -> None:
         super().__init__(serving=serving, groups=groups)
         self.joined = self.whole = joined
         self.news: list[tuple[int, list[str]]] = []
         self.shown: list[int] = []
+        self.hidden: set[int] = set()  # publications before which it shows nothing
+        self.on_hide: Callable[[Collection[int]], None] = lambda _: None
         self.is_late = False
         self.fenced = ""
         self.on_fence: Callable[[], None] = lambda: None
@@ -39,6 +43,13 @@ class Told(Member):
     def tell(self, news: Announcement) -> None:
         for number, changes in news.changes.items():
             self.news.append((number, [change.view.name for change in changes]))
+
+    def hide(self, numbers: Collection[int]) -> None:
+        self.hidden |= set(numbers)
+        self.on_hide(numbers)
+
+    def unhide(self, numbers: Collection[int]) -> None:
+        self.hidden -= set(numbers)
 
     def show(self, numbers: Collection[int]) -> None:
         self.shown += numbers
@@ -62,8 +73,14 @@ class Scene:
 
     def enter(self, *groups: str, serving: bool = True, joined: bool = True) -> Told:
         member = Told(*groups, serving=serving, joined=joined)
+        member.on_hide = lambda numbers: self.publisher.hidden(member, numbers)
         self.publisher.enter(member)
         return member
+
+    def lose(self, member: Told) -> None:
+        """Disconnect a member that may go on showing what it shows."""
+        self.absent |= member.groups
+        self.publisher.leave(member)
 
     async def commit(self, commands: Sequence[tuple[str, c.Command]]) -> None:
         def work(states: States) -> Batch:
@@ -143,16 +160,120 @@ def test_a_change_is_shown_when_all_members_of_the_group_have_confirmed() -> Non
     play(body)
 
 
+def silent(_: Collection[int]) -> None:
+    """Confirm nothing."""
+
+
+def test_what_was_before_is_shown_until_all_members_have_a_change() -> None:
+    async def body(scene: Scene) -> None:
+        await scene.define("web")
+        one, two = scene.enter("web"), scene.enter("web")
+        two.on_hide = silent
+        await scene.reboot("web")
+        number = one.news[0][0]
+        scene.publisher.confirm(one, number)
+        assert (one.hidden, two.hidden) == (set(), set())
+        scene.publisher.confirm(two, number)
+        assert (one.hidden, two.hidden) == ({number}, {number})
+        assert not scene.is_shown("web")
+        scene.publisher.hidden(two, [number])
+        assert (one.shown, two.shown, scene.is_shown("web")) == ([number], [number], True)
+
+    play(body)
+
+
+def test_a_member_that_has_not_joined_or_knows_one_round_only_is_not_asked_to_hide() -> None:
+    async def body(scene: Scene) -> None:
+        await scene.define("web")
+        joining, old = scene.enter("web", joined=False), scene.enter("web")
+        old.two_rounds = False
+        await scene.reboot("web")
+        number = old.news[0][0]
+        scene.publisher.confirm(old, number)
+        scene.publisher.confirm(joining, number)
+        assert (joining.hidden, old.hidden, scene.is_shown("web")) == (set(), set(), True)
+
+    play(body)
+
+
+def test_what_was_before_is_shown_again_while_a_member_is_silent_in_the_second_round() -> None:
+    async def body(scene: Scene) -> None:
+        await scene.define("web")
+        one, two = scene.enter("web"), scene.enter("web")
+        two.on_hide = silent
+        await scene.reboot("web")
+        number = one.news[0][0]
+        for member in (one, two):
+            scene.publisher.confirm(member, number)
+        await until(lambda: not one.hidden)
+        assert (two.hidden, one.shown, scene.is_shown("web")) == (set(), [], False)
+        scene.publisher.confirm(two, number)  # which is no answer to what it was asked
+        assert one.hidden == set()
+        two.on_hide = lambda numbers: scene.publisher.hidden(two, numbers)
+        scene.publisher.hidden(two, [number])  # late: everything begins anew
+        assert (one.hidden, two.hidden, one.shown, two.shown) == (
+            *({number}, {number}),
+            *([number], [number]),
+        )
+        assert not two.fenced
+
+    play(body)
+
+
+def test_a_member_that_is_too_slow_for_the_second_round_twice_is_fenced() -> None:
+    async def body(scene: Scene) -> None:
+        await scene.define("web")
+        one, slow = scene.enter("web"), scene.enter("web")
+        slow.on_hide = silent
+        slow.on_fence = lambda: scene.lose(slow)
+        await scene.reboot("web")
+        number = one.news[0][0]
+        for member in (one, slow):
+            scene.publisher.confirm(member, number)
+        await until(lambda: not one.hidden)
+        assert not slow.fenced
+        scene.publisher.hidden(slow, [number])
+        assert one.hidden == {number}
+        await until(lambda: not one.hidden)
+        assert "in time" in slow.fenced
+        assert not scene.is_shown("web")  # it may be showing what was before
+        scene.absent.clear()
+        scene.publisher.settle()
+        assert (one.shown, scene.is_shown("web")) == ([number], True)
+
+    play(body)
+
+
+def test_what_was_before_is_shown_again_while_a_member_is_lost_in_the_second_round() -> None:
+    async def body(scene: Scene) -> None:
+        await scene.define("web")
+        one, lost = scene.enter("web"), scene.enter("web")
+        await scene.reboot("web")
+        number = one.news[0][0]
+        scene.publisher.confirm(one, number)
+        lost.on_hide = lambda _: scene.lose(lost)
+        scene.publisher.confirm(lost, number)
+        assert one.hidden == {number}
+        await until(lambda: not one.hidden)
+        assert one.shown == []
+        scene.absent.clear()
+        scene.publisher.settle()
+        assert (one.hidden, one.shown, scene.is_shown("web")) == ({number}, [number], True)
+        await scene.ledger.idle()
+
+    play(body)
+
+
 def test_changes_of_other_groups_do_not_wait() -> None:
     async def body(scene: Scene) -> None:
         await scene.define("web", "db")
-        silent, other = scene.enter("web"), scene.enter("db")
+        web, other = scene.enter("web"), scene.enter("db")
         await scene.reboot("web")
         await scene.reboot("db")
         scene.publisher.confirm(other, other.news[-1][0])
         assert other.shown == [other.news[-1][0]]
         assert (scene.is_shown("db"), scene.is_shown("web")) == (True, False)
-        assert [names for _, names in silent.news] == [["web"]]  # and it is told nothing else
+        assert [names for _, names in web.news] == [["web"]]  # and it is told nothing else
         assert [names for _, names in other.news] == [["db"]]
 
     play(body)
@@ -381,14 +502,14 @@ def test_a_member_that_may_have_missed_a_change_is_fenced() -> None:
 def test_a_returning_member_does_not_confirm_earlier_changes() -> None:
     async def body(scene: Scene) -> None:
         await scene.define("web", "db")
-        silent = scene.enter("web")
+        slow = scene.enter("web")
         await scene.reboot("web")
-        ((pending, _),) = silent.news
+        ((pending, _),) = slow.news
         back = scene.enter("web", "db", joined=False)
         await scene.reboot("db")
         told = back.news[-1][0]
         scene.publisher.confirm(back, told)  # it may still show "web" as it was before
-        scene.publisher.confirm(silent, pending)
+        scene.publisher.confirm(slow, pending)
         assert (scene.is_shown("db"), scene.is_shown("web")) == (True, False)
         scene.publisher.confirm(back, told, whole=True)
         assert scene.is_shown("web")

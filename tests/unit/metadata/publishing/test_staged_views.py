@@ -1,4 +1,4 @@
-"""What a node shows between hearing of a change and being allowed to show it: nothing."""
+"""What a node shows before it may show a change: the old document, and then nothing."""
 
 from __future__ import annotations
 
@@ -71,6 +71,63 @@ def test_a_change_is_shown_only_when_all_have_confirmed_it() -> None:
     asyncio.run(life())
 
 
+def test_the_old_document_is_shown_until_it_is_hidden_and_again_if_that_is_undone() -> None:
+    async def life() -> None:
+        stage, told = await opened(news("web", 1), news("db", 1))
+        stage.stage(2, [changed(news("web", 2))], hide=False)
+        stage.stage(3, [changed(news("db", 2))], hide=False)
+        assert (told.shown("web"), stage.changing("web")) == (1, None)
+        assert stage.show_hidden(guard.monotonic()) == 0
+        await stage.hide([2])
+        waiting = stage.changing("web")
+        assert waiting is not None
+        assert (told.shown("web"), told.shown("db")) == (None, 1)
+        stage.unhide([2])
+        assert waiting.is_set()
+        assert (told.shown("web"), stage.changing("web")) == (1, None)
+        await stage.hide([2, 3])
+        waiting = stage.changing("web")
+        assert waiting is not None
+        assert not waiting.is_set()
+        await stage.show([2, 3])
+        assert (told.shown("web"), told.shown("db")) == (2, 2)
+        assert waiting.is_set()
+
+    asyncio.run(life())
+
+
+def test_machines_stay_until_the_change_is_shown_that_takes_them_away() -> None:
+    async def life() -> None:
+        stage, told = await opened(news("web", 1, ("a", "b")), news("db", 1))
+        shrunk, new = news("web", 1, ("a",)), news("new", 1)
+        removed = Changed(news("db", 1).view, (), Place(), removed=True)
+        added = Changed(new.view, new.machines, new.place)
+        stage.stage(2, [Changed(shrunk.view, shrunk.machines), removed, added], hide=False)
+        assert [machine.name for machine in told.of["web"].machines] == ["a", "b"]
+        await stage.hide([2])
+        assert [machine.name for machine in told.of["web"].machines] == ["a", "b"]
+        assert (told.shown("web"), told.shown("db")) == (1, None)  # its document is the same
+        assert "new" not in told.of
+        stage.unhide([2])
+        assert told.shown("db") == 1
+        await stage.hide([2])
+        await stage.show([2])
+        assert [machine.name for machine in told.of["web"].machines] == ["a"]
+        assert (told.of["db"].machines, told.shown("new")) == ((), 1)
+
+    asyncio.run(life())
+
+
+def test_a_change_of_a_hidden_group_stays_hidden() -> None:
+    async def life() -> None:
+        stage, told = await opened(news("web", 1))
+        stage.stage(2, [changed(news("web", 2))])
+        stage.stage(3, [changed(news("web", 3))], hide=False)
+        assert told.shown("web") is None
+
+    asyncio.run(life())
+
+
 def test_of_two_changes_the_first_alone_is_not_shown() -> None:
     async def life() -> None:
         stage, told = await opened(news("web", 1))
@@ -132,7 +189,7 @@ def test_a_held_change_can_be_shown_without_confirmation() -> None:
         stage, told = await opened(news("web", 1))
         stage.stage(2, [changed(news("web", 2))])
         assert told.shown("web") is None
-        assert stage.show_held(guard.monotonic()) == 1
+        assert stage.show_hidden(guard.monotonic()) == 1
         assert told.shown("web") == 2
 
     asyncio.run(life())
@@ -146,9 +203,9 @@ def test_the_latest_update_is_held_longest(monkeypatch: pytest.MonkeyPatch) -> N
         stage.stage(2, [changed(news("web", 2)), changed(news("db", 2))])
         now[0] = 105.0
         stage.stage(3, [changed(news("web", 3))])
-        assert stage.show_held(101.0) == 1
+        assert stage.show_hidden(101.0) == 1
         assert (told.shown("web"), told.shown("db")) == (None, 2)
-        assert stage.show_held(105.0) == 1
+        assert stage.show_hidden(105.0) == 1
         assert told.shown("web") == 3
 
     asyncio.run(life())
