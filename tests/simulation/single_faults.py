@@ -10,13 +10,14 @@ wait for more than a second, but for those that are named here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from forewarn.core.time import SECOND
+from forewarn.metadata.publishing.host_nodes import TELLING
 from forewarn.support import guard
 from forewarn.wire.versions import NEWEST
-from simulation.host_lines import DISK
+from simulation.host_lines import DISK, MAX_DRIFT
 from simulation.hosts import CutOff, HostNode, Hosts
 from simulation.world import Kill, Killed
 
@@ -24,7 +25,9 @@ CHANGE = 0.15  # seconds that a change takes on lines that work
 LASTS = 15.0  # seconds that a fault lasts
 POLL_EVERY = 0.2  # seconds
 PATIENCE = 60.0  # seconds that a guest waits for an answer
+SHOWN_WITHIN = TELLING / (1 - MAX_DRIFT)  # seconds, with a clock that is slow
 MAX_WAIT = 1.0  # seconds that a poll may wait
+AWAY = 10.0  # seconds until another control node has taken over
 SLOW = 3.0  # seconds that messages take on a line that is slow
 MACHINES = ("sql-0", "sql-1", "sql-2")  # one on each host
 
@@ -65,20 +68,30 @@ async def has_a_slow_disk(script: SingleFaults, _: HostNode) -> None:
     script.sim.loop.disk = lambda: SLOW
 
 
-async def control_is_killed(script: SingleFaults, _: HostNode) -> None:
+async def control_is_killed(script: SingleFaults, node: HostNode) -> None:
+    await control_is_away(script, node, 0.0)
+
+
+async def control_is_away(script: SingleFaults, _: HostNode, seconds: float | None = None) -> None:
+    """Until it is started again, or another control node takes over."""
     sim = script.sim
     sim.store.died.set()
     await sim.bury()
+    await guard.pause(sim.chance.uniform(0, AWAY) if seconds is None else seconds)
     await sim.restart(0)
 
 
+OF_CONTROL: list[Fault] = [control_is_killed, control_is_away]
 FAULTS: list[Fault] = [
     *(cut_off, cannot_send, cannot_receive, loses_its_line, is_killed, is_lost),
-    *(has_a_slow_line, has_a_slow_disk, control_is_killed),
+    *(has_a_slow_line, has_a_slow_disk),
+    *OF_CONTROL,
 ]
 
 
 class SingleFaults(CutOff):
+    faults: Sequence[Fault] = FAULTS
+
     def __init__(self, seed: int, kill: Kill) -> None:
         super().__init__(seed, kill)
         self.sim.patience = PATIENCE
@@ -89,7 +102,7 @@ class SingleFaults(CutOff):
         sim = self.sim
         await self.begin()
         for _ in range(steps):
-            for fault in FAULTS:
+            for fault in self.faults:
                 await self.suffer(fault)
         sim.note("end")
         return sim
@@ -111,7 +124,7 @@ class SingleFaults(CutOff):
         await change
         over.set()
         for host, wait in (pair for pairs in await polls for pair in pairs):
-            excused = hidden and (host == node.host or fault is control_is_killed)
+            excused = hidden and (host == node.host or fault in OF_CONTROL)
             excused |= fault is has_a_slow_line and host == node.host
             if wait > MAX_WAIT and not excused:
                 sim.find("poll-waited", f"{wait:.2f} s on {host}; {fault.__name__}: {node.host}")
@@ -121,12 +134,14 @@ class SingleFaults(CutOff):
 
     async def _change(self) -> None:
         """Schedule an event, or cancel it."""
-        sim = self.sim
+        sim, started = self.sim, self.sim.loop.time()
         try:
             if events := sim.disk.groups["sql"].events:
                 await sim.surviving(sim.node.platform.cancel(events[0].id, "operator"))
             else:
                 await sim.operate_reboot("sql-1")
+            if (took := sim.loop.time() - started) > SHOWN_WITHIN:
+                sim.find("shown-late", f"a change took {took:.2f} s")
         except (Killed, asyncio.CancelledError):
             pass  # control is killed, and the next one shows it
 

@@ -22,7 +22,7 @@ from forewarn.metadata.publishing.messages import (
     frame,
 )
 from forewarn.metadata.publishing.node_upstream import NodeUpstream
-from forewarn.metadata.publishing.publisher import Publisher
+from forewarn.metadata.publishing.publisher import PendingPublication, Publisher
 from forewarn.metadata.upstream import GroupNews
 from forewarn.service.engine.clock import FollowedClock
 from forewarn.service.engine.executor import Executor
@@ -31,7 +31,7 @@ from forewarn.support import guard
 from simulation import hosts
 from simulation.host_lines import HostLoop
 from simulation.hosts import CutOff, HostsScript, MemoryJournal, live
-from simulation.single_faults import SingleFaults
+from simulation.single_faults import SingleFaults, control_is_away, has_a_slow_line, is_lost
 from simulation.world import Kill
 
 Break: TypeAlias = Callable[[pytest.MonkeyPatch], None]
@@ -106,6 +106,30 @@ def shows_a_change_when_all_have_it(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Publisher, "_hide", show_at_once)
 
 
+def sends_a_node_its_groups_before_others_have_a_line(patch: pytest.MonkeyPatch) -> None:
+    async def go_on(_self: HostNodes, _host: str) -> None:
+        pass
+
+    patch.setattr(HostNodes, "_wait_for_others", go_on)
+
+
+def renews_promises_for_each_round(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        PendingPublication,
+        "announced_at",
+        property(lambda self: self.asked_at, lambda *_: None),
+        raising=False,
+    )
+
+
+class ControlIsAway(SingleFaults):
+    faults = (is_lost, *[control_is_away] * 4)  # after which nodes look at other times
+
+
+class SlowLine(SingleFaults):
+    faults = (has_a_slow_line,)
+
+
 BROKEN: list[tuple[Break, type[HostsScript], str]] = [
     (shows_before_all_have_confirmed, CutOff, "incarnation-down"),
     (shows_before_all_have_confirmed, HostsScript, "impact-while-scheduled"),
@@ -120,6 +144,8 @@ BROKEN: list[tuple[Break, type[HostsScript], str]] = [
     (hides_what_was_before_when_it_is_told_of_a_change, SingleFaults, "poll-waited"),
     (does_not_show_again_what_was_hidden_while_a_node_is_silent, SingleFaults, "poll-waited"),
     (shows_a_change_when_all_have_it, SingleFaults, "incarnation-down"),
+    (sends_a_node_its_groups_before_others_have_a_line, ControlIsAway, "poll-waited"),
+    (renews_promises_for_each_round, SlowLine, "shown-late"),
 ]
 
 

@@ -101,7 +101,7 @@ MESSAGE_COST = 64  # bytes that a message counts for beside its length
 CALL_COST = 1_024  # likewise what a guest asks for, which has to be decided
 BURST = 8  # seconds' worth that it may send at once, after a line was blocked
 MAX_RECEIVED = 16 * 1024 * 1024  # bytes of a message, whatever the size of the host
-MAX_GREETINGS = 4  # lines of a host whose node has not said who it is
+MAX_GREETINGS = 4  # lines of a host that are not served yet
 BARRED_FOR = 10.0  # seconds in which a node gets no line after it has sent what it must not send
 MAX_UNSENT = 32 * 1024 * 1024  # bytes queued for a node; if there are more, it is disconnected
 
@@ -147,6 +147,14 @@ class _Absent:
     def shown(self, group: str, now: float) -> bool:
         """Return whether one of them may be showing a group."""
         return any(until > now for until in self._by_group.get(group, {}).values())
+
+    def showing(self, groups: Iterable[str], now: float, besides: Collection[str]) -> str | None:
+        """Return one of them, besides these, that may be showing one of the groups."""
+        hosts = (pair for group in groups for pair in self._by_group.get(group, {}).items())
+        return next((host for host, until in hosts if until > now and host not in besides), None)
+
+    def groups(self, host: str) -> Collection[str]:
+        return self._by_host.get(host, _Promised()).groups
 
     def remove_before(self, now: float) -> None:
         """Forget promises that have run out."""
@@ -255,7 +263,7 @@ class NodeMember(Member):
         self._nodes.send(self, frame(self._nodes.shown(numbers)))
 
     def late(self, publication: PendingPublication) -> bool:
-        waited = guard.monotonic() - publication.asked_at
+        waited = guard.monotonic() - publication.announced_at
         return guard.boottime() >= self._nodes.promised(self.host) and waited > CONFIRM_WITHIN
 
     def fence(self, why: str) -> None:
@@ -293,7 +301,8 @@ class HostNodes:
         self._ended: dict[str, str] = {}  # by host: why its last line was ended
         self._later: dict[str, int] = {}  # by host: a later commit that its node was told of
         self.known_commit = known_commit  # which the state has lost; 0: it has lost none
-        self._greeting: Counter[str] = Counter()  # by host: lines without a hello
+        self._greeting: Counter[str] = Counter()  # by host: lines that are not served yet
+        self._greeted: Counter[str] = Counter()  # those that have sent a hello
         self._barred: dict[str, float] = {}  # by host: until when it gets no line
         self._apart.line = self.line
         self._closing = False
@@ -419,6 +428,9 @@ class HostNodes:
                 async with asyncio.timeout(SNAPSHOT_WITHIN):
                     hello = await stream.receive(at_most(MAX_GREETING))
                     problem = await self._problem(hello, host)
+                    if not problem:
+                        await self._wait_for_others(host)
+                        problem = WENT_BACK if self.known_commit else ""
             finally:
                 self._greeting -= Counter((host,))
             if problem:
@@ -449,6 +461,19 @@ class HostNodes:
             if member is not None:
                 self._leave(member)
             stream.cut()
+
+    async def _wait_for_others(self, host: str) -> None:
+        """Wait until all nodes have a line, or no promise, that may be showing a group of this host
+        as it was before. The node could not join earlier, and would hide the groups that have
+        changed as soon as it is sent them."""
+        groups = {*self._absent.groups(host), *self._host_index.groups_on(host)}
+        self._greeted[host] += 1
+        try:
+            while other := self._absent.showing(groups, guard.boottime(), self._greeted):
+                while other not in self._greeted and guard.boottime() < self._absent.until(other):
+                    await guard.pause(JOIN_EVERY)
+        finally:
+            self._greeted -= Counter((host,))
 
     def _may_connect(self, host: str) -> bool:
         if guard.monotonic() < self._barred.get(host, 0.0):
@@ -624,7 +649,7 @@ class HostNodes:
                         self._publisher.leave_groups(member, member.groups - member.sent)
                         self._caught_up(member)
                 case Hidden(numbers=numbers):
-                    self._publisher.hidden(member, numbers)
+                    self._publisher.hidden(member, frozenset(numbers))
                 case Kept():
                     self._apart.missed_nothing(member.host)
                 case Ping(sent=sent):
@@ -789,10 +814,10 @@ def _moves(event: Event) -> bool:
 
 
 def _behind(member: NodeMember) -> float:
-    """Return for how many seconds a node has not confirmed what it was told."""
+    """Return the age in seconds of the first change of which a node has something to confirm."""
     if not member.unconfirmed:
         return 0.0
-    return guard.monotonic() - next(iter(member.unconfirmed)).asked_at
+    return guard.monotonic() - next(iter(member.unconfirmed)).announced_at
 
 
 def _slices(items: Sequence[T], size: int = SLICE) -> Iterator[Sequence[T]]:

@@ -426,14 +426,14 @@ class NodeUpstream:
                     await self._confirm(Held(publications[-1].number), stream)
             case Hide(numbers=numbers):
                 # Not in the journal: after a restart, everything is hidden that is not shown yet.
-                await self._staged.hide(numbers)
+                await self._staged.hide(frozenset(numbers))
                 stream.send(Hidden(numbers))
             case Unhide(numbers=numbers):
-                self._staged.unhide(numbers)
+                self._staged.unhide(frozenset(numbers))
             case Shown(numbers=numbers, at=at, commit=commit):
                 self._commit = max(self._commit, commit)
                 self._set_time(at)
-                await self._staged.show(numbers)
+                await self._staged.show(frozenset(numbers))
             case Joined(commit=commit):
                 self._commit = max(self._commit, commit)
                 await self._join(message, stream)

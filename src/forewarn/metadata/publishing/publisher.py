@@ -55,6 +55,7 @@ class PendingPublication:
         self.placed: list[str] = []  # groups whose machines, or the hosts of which, have changed
         self.missing = 0  # how many members have something to confirm
         self.asked_at = guard.monotonic()  # when the last round has begun
+        self.announced_at = self.asked_at
         self.showing: dict[Member, None] = {}  # who has to hide what was before
         self.hiding: dict[Member, None] = {}  # who was asked to, in the second round
         self.missed: set[Member] = set()  # those of them that did not confirm it in time
@@ -281,7 +282,7 @@ class Publisher:
         for publication, made in changes:
             self._number += 1
             publication.number = self._number
-            publication.asked_at = guard.monotonic()
+            publication.announced_at = publication.asked_at = guard.monotonic()
             publication.has_news = bool(made)
             publication.placed = [c.view.name for c in made if c.machines is not None]
             for name, group in publication.groups.items():

@@ -173,7 +173,7 @@ class StagedViews:
         if shown is None or (change.news is not None and change.news.view == shown.view):
             return  # nothing of it is shown, or the document stays as it is
         change.hidden_at = guard.monotonic()
-        self._hold_back(change.news or shown)
+        self._hold_back(shown)  # machines that it takes away are known until it is shown
 
     def _hold_back(self, news: GroupNews) -> None:
         self._sink(GroupNews(_without_document(news.view), news.machines, news.place))

@@ -630,6 +630,34 @@ def test_control_that_is_started_again_takes_its_nodes_back(tmp_path: Path) -> N
     play(body)
 
 
+def test_a_node_shows_what_it_shows_until_all_others_have_found_control_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_nodes, "PROMISE", PATIENCE)  # and may still show what was before
+    control, tasks = Control(tmp_path), guard.Tasks()
+
+    async def body() -> None:
+        async with host_node(control, "h1") as h1:
+            async with host_node(control, "h2") as h2, control():
+                await joined(h1, h2)
+                await h1.upstream.enable("web")
+                await shown(h2, "web")
+            async with control() as node:
+                tasks.start(reboot(node, "web_0"), "a change")
+                nodes = node.host_nodes
+                assert nodes is not None
+                await until(lambda: nodes._greeted["h1"] == 1)
+                await until(lambda: len(node.store.groups["web"].events) == 1)
+                assert h1.events("web") == []
+                async with host_node(control, "h2") as h2:
+                    await joined(h1, h2)
+                    await until(lambda: len(h1.events("web") or ()) == 1)
+                    assert not nodes._greeted
+                    await tasks.end()
+
+    play(body)
+
+
 @pytest.mark.parametrize(
     "sent", [b"\xff\xff\xff\xff", b"\0\0\0\x04oops", b"\0\0\0\x01\xc0", b"\0\0"]
 )
@@ -768,8 +796,9 @@ def test_no_promise_outlasts_the_time_in_which_all_guests_are_shown_a_change(
     for seconds in (0.0, 0.4, 0.6, 1.0, 1.9, 3.0):  # since the node was told
         stream: Any = None
         member = host_nodes.NodeMember(control, stream, hello, 1, [], host_nodes._Promised())
-        change.asked_at = guard.monotonic() - seconds
-        member.unconfirmed[change] = publisher.Expected.NEWS
+        change.announced_at = guard.monotonic() - seconds
+        change.asked_at = guard.monotonic()  # in the second round, which it is asked for just now
+        member.unconfirmed[change] = publisher.Expected.HIDE
         host_nodes.HostNodes._promise(control, member)
         shown_at = seconds + member.promised - guard.boottime() + publisher.CHECK_EVERY
         assert shown_at < host_nodes.TELLING

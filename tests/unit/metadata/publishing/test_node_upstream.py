@@ -163,8 +163,11 @@ def test_what_is_held_back_is_shown_only_when_there_has_been_no_line_for_long(
 
 
 def test_a_node_whose_promise_has_run_out_asks_nothing_before_it_has_another(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(node_upstream, "REPORT_EVERY", 0.01)
+    monkeypatch.setattr(node_upstream, "PULSE_EVERY", 0.0)
+
     async def body() -> None:
         control = ManualControl()
         async with following(control, tmp_path) as h1:
@@ -174,7 +177,8 @@ def test_a_node_whose_promise_has_run_out_asks_nothing_before_it_has_another(
             control.stream.send(Promise(guard.boottime(), 0))
             await until(lambda: h1.upstream.apart)
             tasks = guard.Tasks()
-            tasks.start(h1.upstream.approve("m", "web", ["id"]), "approving")
+            id = str(uuid.uuid4()).upper()
+            tasks.start(h1.upstream.approve("m", "web", [id]), "approving")
             pings = control.count(Ping)
             await until(lambda: control.count(Ping) > pings)
             assert control.count(Approve) == 0
