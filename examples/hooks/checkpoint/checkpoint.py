@@ -160,7 +160,7 @@ def start() -> None:
         job = subprocess.Popen(
             START, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
-    # To look for the lock is to take it for a moment: not before the job has it, and has changed it.
+    # To look for the lock is to take it for a moment: not before the job has it, and changed it.
     while version(LOCK) == before or not locked():
         if job.poll():
             raise Trouble(f"{shlex.join(START)} ended with status {job.returncode}; see {LOG}")
