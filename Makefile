@@ -6,6 +6,8 @@
 #   make check   what to run after every change: lint, and the quick tests
 #   make stress  tests many times on a busy machine, to find those that depend on who comes first
 #                (FILES="tests/system/cli/test_dev.py …" TIMES=10 MINUTES=30 SEED=…)
+#   make lab     three control nodes, three hosts and six guests while everything fails, and a table
+#                of what came of it (MINUTES=60 LAB_ARGS="--database patroni --seed 1")
 #   make lint    the part of it that only reads
 #   make conformance ENDPOINT=http://HOST:PORT    send requests to any endpoint, and hold it to the
 #                wire contract (forewarn conformance checks recordings instead)
@@ -30,6 +32,7 @@ DEV_ARGS ?=
 BENCH_PYTHON ?= $(firstword $(wildcard /usr/bin/python3) $(PYTHON))
 BENCH ?= poll
 BENCH_ARGS ?=
+LAB_ARGS ?=
 CHECKED := tests/unit tests/ports tests/wire
 ENDPOINT ?=
 CONFORMANCE_ARGS ?=
@@ -37,7 +40,7 @@ CONFORMANCE_ARGS ?=
 # What is compiled once need not be compiled again by every process that the tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: dev check quick-tests conformance test tests portable-beside-tests portable stress packages lint fuzz bench docs screenshots dist deb rpm lock clean
+.PHONY: dev check quick-tests conformance test tests portable-beside-tests portable stress lab packages lint fuzz bench docs screenshots dist deb rpm lock clean
 
 dev: $(VENV)/.server
 	@exec $(BIN)/forewarn dev $(DEV_ARGS)
@@ -68,6 +71,9 @@ LOAD ?=
 stress: packages $(CLIENTS)/.ready $(AZURE)/.ready $(AGENT_WHEELS) $(VENV)/.fetched
 	@TIMES="$(TIMES)" MINUTES="$(MINUTES)" SEED="$(SEED)" LOAD="$(LOAD)" \
 		$(BIN)/python tools/stress-tests $(BIN)/pytest $(FILES)
+
+lab: packages $(VENV)/.ready
+	PYTHONPATH=tests $(BIN)/python -m lab --minutes "$(or $(MINUTES),60)" $(LAB_ARGS)
 
 check: $(VENV)/.ready
 	@$(TOGETHER) 2 lint quick-tests

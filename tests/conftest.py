@@ -87,7 +87,7 @@ LONGEST = (
     *("browser/test_accessibility.py", "browser/test_portal.py", "browser/test_verbs.py"),
     *("browser/test_pages.py", "browser/test_hostile.py", "browser/test_permissions.py"),
     *("browser/test_live.py", "browser/test_lists.py", "browser/test_pictures.py"),
-    "system/node/test_host_node_take_over.py",
+    "lab/test_lab.py",
     "ports/test_leadership.py",
     "unit/metadata/publishing/test_host_nodes.py",
     "system/guest_network/test_service.py",

@@ -171,7 +171,7 @@ class Lab:
     """A host namespace and its guests, by address: `with Lab(["10.77.0.11"]) as lab: …`.
 
     Guests are given as addresses or as a mapping from address to host name. Their ports on the
-    host's bridge are `ports` and a number.
+    host's bridge are `ports` and a number. A guest of another lab can be the host of this one.
     """
 
     def __init__(
@@ -179,6 +179,7 @@ class Lab:
         guests: Iterable[str] | Mapping[str, str],
         network: str = "10.77.0.0/16",
         ports: str = "guest",
+        host: Namespace | None = None,
     ) -> None:
         self.network = ipaddress.IPv4Network(network)
         self.gateway = str(self.network[1])
@@ -191,11 +192,13 @@ class Lab:
         self._closing = contextlib.ExitStack()
         self.guests: dict[str, Namespace] = {}
         self.host: Namespace
+        self._given = host
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as undo:
-            self.host = Namespace("host")
-            undo.callback(self.host.close)
+            self.host = self._given or Namespace("host")
+            if self._given is None:
+                undo.callback(self.host.close)
             for address, hostname in self._names.items():
                 guest = self.guests[address] = Namespace(hostname)
                 undo.callback(guest.close)
@@ -207,7 +210,8 @@ class Lab:
         return self
 
     def _end_everything(self) -> None:
-        end_everything_in([self.host, *self.guests.values()])
+        hosts = [] if self._given else [self.host]
+        end_everything_in([*hosts, *self.guests.values()])
 
     def __exit__(
         self,

@@ -132,7 +132,8 @@ class Server:
     def kill(self) -> None:
         """End the server as a power failure would."""
         self.signal(signal.SIGKILL)
-        (self.data / "postmaster.pid").unlink()
+        for left in (self.data / "postmaster.pid", *self.directory.glob(".s.PGSQL.*.lock")):
+            left.unlink()
 
     def url(self, schema: str = "public") -> str:
         host = quote(str(self.directory), safe="")
