@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ def main() -> int:
     parser.add_argument("--database", choices=("single", "patroni"), default="single")
     parser.add_argument("--seed", type=int, default=guard.wall_us() % 1_000_000)
     asked = parser.parse_args()
+    if os.geteuid() != 0:
+        parser.error("it needs root, for networks of its own")
     database = SingleServer() if asked.database == "single" else PatroniCluster()
     faults = ON_A_SINGLE_SERVER if asked.database == "single" else ON_PATRONI
     end = guard.monotonic() + asked.minutes * 60
