@@ -4,10 +4,11 @@ down what they were shown and when, operators what they have raised, the driver 
 from __future__ import annotations
 
 import json
+import math
 import threading
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from itertools import pairwise
@@ -55,7 +56,17 @@ class Fault:
 
 
 @dataclass
+class Absence:
+    """Of a process that was ended or stopped."""
+
+    name: str
+    began: float
+    ended: float = math.inf
+
+
+@dataclass
 class Books:
+    host_of: dict[str, str]  # by machine
     raised: list[Raised] = field(default_factory=list)
     shown: dict[str, list[Shown]] = field(default_factory=dict)  # by machine, whenever it changed
     polls: list[Wait] = field(default_factory=list)
@@ -63,6 +74,7 @@ class Books:
     impacts: list[dict[str, Any]] = field(default_factory=list)
     ends: dict[str, float] = field(default_factory=dict)  # of impacts, by event
     faults: list[Fault] = field(default_factory=list)
+    absences: list[Absence] = field(default_factory=list)
     finished: set[str] = field(default_factory=set)
     approved: set[str] = field(default_factory=set)  # as the service says
     _sorted: dict[str, list[Wait]] = field(default_factory=dict)  # polls, by machine
@@ -87,8 +99,8 @@ class Books:
 
     # What must not happen.
 
-    def findings(self, absences: Iterable[Sequence[Any]], host_of: dict[str, str]) -> list[str]:
-        """All that was broken, in words. `absences` are of hosts' nodes: host, from, until."""
+    def findings(self) -> list[str]:
+        """All that was broken, in words."""
         return [
             *self._lost(),
             *self._twice(),
@@ -96,7 +108,7 @@ class Books:
             *self._unwarned(),
             *self._backwards(),
             *self._unlike(),
-            *self._refused(list(absences), host_of),
+            *self._refused(),
         ]
 
     def _lost(self) -> Iterable[str]:
@@ -177,14 +189,22 @@ class Books:
             if len(different) > 1:
                 yield f"unlike: machines of {group} were shown different documents {incarnation}"
 
-    def _refused(self, absences: Sequence[Sequence[Any]], host_of: dict[str, str]) -> Iterable[str]:
-        for poll in self.polls:
-            away = any(
-                host == host_of[poll.machine] and begin <= poll.t and poll.asked <= end
-                for host, begin, end in absences
-            )
-            if poll.problem and not away:
+    def _refused(self) -> Iterable[str]:
+        for poll in self._polls_of_nodes_that_ran():
+            if poll.problem:
                 yield f"refused: a poll of {poll.machine} at {poll.asked:.3f}: {poll.problem}"
+
+    def _polls_of_nodes_that_ran(self) -> list[Wait]:
+        return [
+            poll
+            for poll in self.polls
+            if not any(
+                absence.name == self.host_of[poll.machine]
+                and absence.began <= poll.t
+                and poll.asked <= absence.ended
+                for absence in self.absences
+            )
+        ]
 
     # The figures.
 
@@ -192,12 +212,13 @@ class Books:
         """The faults in order of the longest wait that they caused."""
         rows = [("fault", "times", "longest poll", "longest approval", "well again after")]
         found = []
+        polls = self._polls_of_nodes_that_ran()
         for name in sorted({fault.name for fault in self.faults}):
             faults = [fault for fault in self.faults if fault.name == name]
-            polls = [_longest(self.polls, fault) for fault in faults]
+            waits = [_longest(polls, fault) for fault in faults]
             approvals = [_longest([w for _, w in self.approvals], fault) for fault in faults]
             again = max(fault.well - fault.ended for fault in faults)
-            found.append((max(polls), max(approvals), again, name, len(faults)))
+            found.append((max(waits), max(approvals), again, name, len(faults)))
         for poll, approval, again, name, times in sorted(found, reverse=True):
             rows.append((name, str(times), f"{poll:.2f} s", f"{approval:.2f} s", f"{again:.1f} s"))
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

@@ -104,7 +104,8 @@ class Run:
     def __init__(self, world: World, seed: int) -> None:
         self.world = world
         self.seed = seed
-        self.books = Books()
+        host_of = {name: host for name, (host, _) in GUESTS.items()}
+        self.books = Books(host_of, absences=world.absences)
         self.over = threading.Event()
         self._chance = Random(seed)
         self._stack = contextlib.ExitStack()
@@ -179,8 +180,7 @@ class Run:
         room = self.world.room
         self.books.impacts = _lines(room / "impacts.jsonl")
         self.books.ends = {line["event"]: line["t"] for line in _lines(room / "ends.jsonl")}
-        host_of = {name: host for name, (host, _) in GUESTS.items()}
-        return [*self.books.findings(self.world.absences, host_of), *self._judged()]
+        return [*self.books.findings(), *self._judged()]
 
     def _judged(self) -> Iterable[str]:
         room = self.world.room

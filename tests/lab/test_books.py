@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any
 
-from lab.books import Books, Raised
+from lab.books import Absence, Books, Raised
 
 BEGIN = 1_800_000_000.0
 NOT_BEFORE = BEGIN + 10
@@ -40,18 +40,18 @@ def found(
     impacts: tuple[float, ...] = (11.0,),
     finished: bool = True,
     approved: bool = True,
-    absences: list[list[Any]] | None = None,
+    absences: tuple[Absence, ...] = (),
 ) -> list[str]:
     """The first words of what is found. Impacts take a second."""
-    books = Books(raised=[Raised("E", "web_0", "web")])
+    books = Books({"web_0": "h1", "web_1": "h1"}, raised=[Raised("E", "web_0", "web")])
+    books.absences = list(absences)
     for line in lines:
         books.enter(line)
     books.impacts = [{"event": "E", "t": BEGIN + t, "machines": ["web_0"]} for t in impacts]
     books.ends = {"E": BEGIN + impacts[-1] + 1} if impacts else {}
     books.finished = {"E"} if finished else set()
     books.approved = {"E"} if approved else set()
-    said = books.findings(absences or [], {"web_0": "h1", "web_1": "h1"})
-    return [finding.partition(":")[0] for finding in said]
+    return [finding.partition(":")[0] for finding in books.findings()]
 
 
 WELL = (poll(0, 1), poll(1, 2, "Scheduled"), poll(11.5, 3, "Started"), poll(13, 4))
@@ -100,5 +100,5 @@ def test_a_poll_without_an_answer_is_found_unless_its_node_was_away() -> None:
     late = {**poll(5, 2), "status": None}
     assert found(*WELL, late) == ["refused"]
     assert found(*WELL, {**poll(5, 2), "status": 500}) == ["refused"]
-    assert found(*WELL, late, absences=[["h1", BEGIN + 4, BEGIN + 6]]) == []
-    assert found(*WELL, late, absences=[["h2", BEGIN + 4, BEGIN + 6]]) == ["refused"]
+    assert found(*WELL, late, absences=(Absence("h1", BEGIN + 4, BEGIN + 6),)) == []
+    assert found(*WELL, late, absences=(Absence("h2", BEGIN + 4, BEGIN + 6),)) == ["refused"]

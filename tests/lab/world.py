@@ -27,6 +27,7 @@ from helpers.process import Running
 from helpers.recording_guests import Place
 from helpers.serve_process import FOREWARN
 from helpers.waiting import until
+from lab.books import Absence
 
 NETWORK = "10.88.0.0/24"
 DATABASE = "10.88.0.5"
@@ -148,7 +149,7 @@ class World:
         self.network = database.lab
         self.lease = lease
         self.hosts: dict[str, Lab] = {}
-        self.absences: list[list[Any]] = []  # of nodes: host, when it ended, when it was back
+        self.absences: list[Absence] = []
         self._running: dict[str, Running] = {}
         self._down: set[str] = set()  # not to be started again
         self._dropped: set[tuple[str, str]] = set()
@@ -241,19 +242,17 @@ class World:
     @contextlib.contextmanager
     def without(self, name: str, number: signal.Signals = signal.SIGKILL) -> Iterator[None]:
         """End a process with a signal, and start it again afterwards."""
-        with self._changing:
-            self._down.add(name)
-            self._running[name].process.send_signal(number)
-        absence = [name, guard.wall_us() / 1e6, float("inf")]
-        self.absences.append(absence)
-        try:
-            self._running[name].wait()
-            yield
-        finally:
+        with self._absent(name):
             with self._changing:
-                self._down.discard(name)
-            until(lambda: self.answers(name), f"{name} answers")
-            absence[2] = guard.wall_us() / 1e6
+                self._down.add(name)
+                self._running[name].process.send_signal(number)
+            try:
+                self._running[name].wait()
+                yield
+            finally:
+                with self._changing:
+                    self._down.discard(name)
+                until(lambda: self.answers(name), f"{name} answers")
 
     def _clock(self, name: str) -> Path:
         """Return the file with the seconds by which its wall clock is wrong."""
@@ -272,14 +271,19 @@ class World:
     @contextlib.contextmanager
     def stopped(self, name: str) -> Iterator[None]:
         process = self._running[name].process
-        process.send_signal(signal.SIGSTOP)
-        absence = [name, guard.wall_us() / 1e6, float("inf")]
+        with self._absent(name):
+            process.send_signal(signal.SIGSTOP)
+            try:
+                yield
+            finally:
+                process.send_signal(signal.SIGCONT)
+
+    @contextlib.contextmanager
+    def _absent(self, name: str) -> Iterator[None]:
+        absence = Absence(name, guard.wall_us() / 1e6)
         self.absences.append(absence)
-        try:
-            yield
-        finally:
-            process.send_signal(signal.SIGCONT)
-            absence[2] = guard.wall_us() / 1e6
+        yield
+        absence.ended = guard.wall_us() / 1e6
 
     def logs(self) -> Iterator[tuple[str, str]]:
         """All lines that the processes have logged."""
