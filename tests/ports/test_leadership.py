@@ -23,6 +23,7 @@ from forewarn.core import Group, Machine
 from forewarn.core.changes import MachinePut
 from forewarn.core.registry import Registry
 from forewarn.store import Batch, Entry, OutcomeUnknown, Store, StoreFailed, base
+from forewarn.store.lease_watch import LeaseWatch
 from forewarn.store.port import (
     Deposed,
     MachineSighting,
@@ -36,6 +37,7 @@ from forewarn.store.postgres import (
     database,
     engine,
     follower,
+    leader,
     leadership,
     lease,
     mirror,
@@ -391,6 +393,67 @@ def test_a_process_that_was_killed_takes_its_own_lease_again(shared: Open) -> No
         async with opened(again):
             await take(again)
             assert again.leadership.term == 2
+
+    run(body())
+
+
+def test_a_node_with_the_identity_of_one_that_decides_does_not_take_its_lease(
+    shared: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cloned machine: neither the restart of the node, which is quick, nor another node."""
+    looks: list[object] = []
+    left = LeaseWatch.left
+
+    def look(self: LeaseWatch, *row: Any) -> float:
+        looks.append(row)
+        return left(self, *row)
+
+    monkeypatch.setattr(LeaseWatch, "left", look)
+    monkeypatch.setattr(follower, "POLL", 0.01)
+
+    async def body() -> None:
+        first, twin = join(shared, "c1", length=900.0), join(shared, "c1", length=SHORT)
+        await first.open()
+        await take(first)
+        async with opened(twin):
+            taking = asyncio.get_running_loop().create_task(twin.leadership.take())
+            for _ in range(2):
+                await put(first, "h1")
+                looks.clear()
+                await until(lambda: len(looks) > 2 or taking.done())
+                assert (first.leadership.held(), taking.done()) == (True, False)
+                renew(first)
+            await kill(first)
+            shorten(first, SHORT)
+            await taking
+            assert twin.leadership.term == 2
+
+    run(body())
+
+
+@pytest.mark.parametrize("names", [("c1",), ("c2", "c1")], ids=["decides", "follows"])
+def test_the_later_of_two_nodes_with_one_name_is_refused_and_named(
+    url: str, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the other one decides or follows."""
+    monkeypatch.setattr(nodes, "EVERY", 0.0)
+    monkeypatch.setattr(leader, "RENEWALS", 90_000)  # one every 10 ms
+    monkeypatch.setattr(follower, "POLL", 0.01)
+
+    async def body() -> None:
+        stores = [node(url, name, length=900.0) for name in names]
+        later = node(url, "c1", length=900.0)
+        async with opened(*stores):
+            await take(stores[0])
+            await until(lambda: stores[-1].leadership.reports._started is not None)
+            async with opened(later):
+                await until(lambda: bool(later.leadership.problem()))
+                for store in (*stores, later):
+                    await until(lambda s=store: bool(s.leadership.warnings()["name"]))  # type: ignore[misc]
+                assert not any(store.leadership.problem() for store in stores)
+                listed = await later.leadership.nodes()
+                assert sorted(known.name for known in listed) == sorted([*names, "c1"])
+                assert [known.name for known in listed if known.leads] == [names[0]]
 
     run(body())
 

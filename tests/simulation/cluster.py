@@ -462,6 +462,7 @@ class Cluster(Simulation):
         await asyncio.gather(*tasks, return_exceptions=True)
         with contextlib.suppress(ValueError):
             self.disk.lease.listeners.remove(member.store.leadership.wake)
+            self.disk.lease.followers.remove(member.store.leadership)
 
     async def go_on(self) -> None:
         """Let a node go on that was deposed meanwhile, and is asked by a guest who knows no better:

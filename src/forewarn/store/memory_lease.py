@@ -225,7 +225,8 @@ class MemoryLeadership(Leadership):
         row = self._row
         left = self._watch.left((row.term, row.until), row.length)
         mine = row.member is not None and _identity(row.member) == _identity(self.member)
-        return 0.0 if row.until == ENDED or mine else left
+        alive = any(other._term == row.term for other in row.followers)  # not killed: a twin
+        return 0.0 if row.until == ENDED or (mine and not alive) else left
 
     def _begin_term(self) -> None:
         row = self._row

@@ -20,6 +20,7 @@ from collections.abc import (
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, TypeAlias
+from uuid import uuid4
 
 import msgspec
 
@@ -220,6 +221,12 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     machine: str  # id of the machine it runs on: the same name on another one is somebody else
     address: str  # URL of its control API
+    process: str = msgspec.field(default_factory=lambda: uuid4().hex[:12])  # another at each start
+
+    @property
+    def place(self) -> str:
+        """The machine and the process."""
+        return f"{self.machine}/{self.process}"
 
 
 class Leader(msgspec.Struct, frozen=True, kw_only=True):
@@ -244,10 +251,11 @@ class ControlNode(msgspec.Struct, frozen=True, kw_only=True):
     seen: Time  # when it has reported this
     leads: bool
     away: bool = False  # it has not reported for a while
+    process: str = ""  # another at each start
 
 
 CLOCK_LIMIT = 2.0  # seconds by which the clock of whoever decides may differ from the state's
-WARNINGS = ("replication", "version", "lease")  # what warnings of a leadership are about
+WARNINGS = ("replication", "version", "lease", "name")  # what warnings of a leadership are about
 
 
 class Leadership(ABC):

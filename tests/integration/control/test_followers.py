@@ -23,6 +23,7 @@ from forewarn.node.config import ArmListener
 from forewarn.node.daemon.service_manager import status_line
 from forewarn.node.wiring import control_node
 from forewarn.store.port import Member
+from forewarn.store.postgres import leader as postgres_leader
 from forewarn.store.postgres import nodes as postgres_nodes
 from forewarn.store.postgres.engine import PostgresStore
 from forewarn.support import guard
@@ -216,7 +217,7 @@ def test_a_missing_standby_and_nodes_with_different_settings_give_warnings(
     other = Member(name="c9", machine="m9", address="")
     with psycopg.connect(nodes.url, autocommit=True) as connection:
         monkeypatch.setattr(postgres_nodes, "__version__", "0.0.1")
-        postgres_nodes.report(connection, other, 5.0, 0, first=True)
+        postgres_nodes.report(connection, other, 5.0, 0, None)
         monkeypatch.undo()
         late = nodes.start_follower("c4", replicated="managed")
         until(lambda: warned_of(late) == {"version", "lease"})
@@ -237,6 +238,23 @@ def test_a_missing_standby_and_nodes_with_different_settings_give_warnings(
     until(lambda: warned_of(late) == set())
 
 
+def test_a_clone_of_a_control_node_is_refused_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_nodes, "EVERY", 0.0)
+    monkeypatch.setattr(postgres_leader, "RENEWALS", 90_000)  # one every 10 ms
+    with ControlNodes(new_state()) as nodes:
+        leader, clone = nodes.start_leader("c1"), nodes.start("c1", replicated="managed")
+        until(lambda: ask(clone.control_url, "GET", "/readyz").status == 503)
+        until(lambda: warned_of(leader) == {"replication", "name"})
+        assert "'c1'" in ask(clone.control_url, "GET", "/readyz").json()["parts"]["leadership"]
+        for node in (leader, clone):
+            shown = run("control", "list", node.control_url)
+            assert re.findall(r"(?m)^c1 +(\w+)", shown.stdout) == ["leads", "follows"]
+            assert re.search("note: .* called c1", shown.stderr)
+            assert "called c1" in run("status", node.control_url, code=1).stdout
+        assert leader.store.leadership
+        assert leader.store.leadership.term == 1
+
+
 def warned_of(node: Node) -> set[str]:
     return set(ask(node.control_url, "GET", "/readyz").json()["warnings"])
 
@@ -252,9 +270,11 @@ def test_a_node_that_cannot_report_keeps_its_lease(nodes: ControlNodes, leader: 
     member = control_node(leader.config)
     with psycopg.connect(nodes.url) as other, psycopg.connect(nodes.url, autocommit=True) as own:
         other.execute("LOCK TABLE control_nodes IN ACCESS EXCLUSIVE MODE")
-        assert postgres_nodes.report(own, member, 900.0, 0, first=False) is None
+        assert postgres_nodes.report(own, member, 900.0, 0, None) is None
     with psycopg.connect(nodes.url, autocommit=True) as own:
-        lag, known = postgres_nodes.report(own, member, 900.0, 0, first=False) or (0, [])
+        reported = postgres_nodes.report(own, member, 900.0, 0, None)
+    assert reported is not None
+    lag, _, known = reported
     assert lag == leader.store.seq
     assert known
 

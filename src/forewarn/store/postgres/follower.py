@@ -17,7 +17,7 @@ from forewarn.store.postgres import mirror
 from forewarn.store.postgres.database import first_line
 from forewarn.store.postgres.lease import CHANNEL, COMMITTED, Lease, LeaseRow, look
 from forewarn.store.postgres.reports import NodeReports
-from forewarn.store.postgres.session import Watchdog
+from forewarn.store.postgres.session import Watchdog, leader_has_sessions
 from forewarn.support import guard
 from forewarn.support.logs import logger
 
@@ -69,7 +69,7 @@ class Follower:
         self._wake = socket.socketpair()  # ends a wait for news
         self._wake[0].setblocking(False)
         self._wanted = False
-        self._seen_at_first: LeaseRow | None = None  # when the lease was wanted at once
+        self._first: LeaseRow | None = None  # as it was first seen
         self.at_once = False  # a command wants the lease, or to know that somebody has it
         self.leader: Leader | None = None
         self.problem = ""  # why this node could not take over
@@ -101,7 +101,7 @@ class Follower:
             with self._watchdog.limit(connection, READ_LIMIT):
                 self._read_news(connection)
                 row = self._look(connection)
-                left = self._left(row)
+                left = self._left(connection, row)
                 self._examine(connection, claims=wanted and not left)
                 if wanted and not left and not self.problem and self._claim(connection, row):
                     break
@@ -126,18 +126,38 @@ class Follower:
         if leader and self.leader and leader.term < self.leader.term:
             raise mirror.WentBack
         self.leader = leader
+        self._first = self._first or row
         return row
 
-    def _left(self, row: LeaseRow) -> float:
+    def _left(self, connection: psycopg.Connection[Any], row: LeaseRow) -> float:
         """Return in how many seconds the lease may be claimed, if nobody renews it until then."""
         left = self._watch.left((row.term, row.until), row.length)
-        return 0.0 if row.is_free() or row.belongs_to(self._lease.member) else left
+        return 0.0 if row.is_free() or self._is_own(connection, row) else left
+
+    def _is_own(self, connection: psycopg.Connection[Any], row: LeaseRow) -> bool:
+        """Return whether this process has claimed the lease, or did so before it was killed and
+        started again. Another one with its name on a machine with the same id, such as a clone, has
+        sessions, and renews its lease."""
+        member = self._lease.member
+        if row.claimed_by(member):
+            return True
+        return (
+            row.belongs_to(member)
+            and not self._has_changed(row)
+            and not leader_has_sessions(connection)
+        )
+
+    def _has_changed(self, row: LeaseRow) -> bool:
+        """Return whether somebody has renewed or claimed the lease since it was first seen."""
+        assert self._first is not None
+        return (row.term, row.until) != (self._first.term, self._first.until)
 
     def _examine(self, connection: psycopg.Connection[Any], *, claims: bool) -> None:
         """Note why this node could not decide."""
+        reports = self._reports
         if claims:
-            self._reports.examine(connection)
-        problem = mirror.went_back(connection) or self._reports.clock_problem
+            reports.examine(connection)
+        problem = mirror.went_back(connection) or reports.clock_problem or reports.name_problem
         if claims and not problem:
             try:
                 self._store.check_writable()
@@ -162,8 +182,7 @@ class Follower:
         if self.problem:
             self._refuse(StoreFailed(self.problem))
             return
-        first = self._seen_at_first = self._seen_at_first or row
-        if (row.term, row.until) != (first.term, first.until):
+        if self._has_changed(row):
             self._refuse(NotLeading(row.leader()))
 
     def _read_news(self, connection: psycopg.Connection[Any]) -> None:

@@ -86,7 +86,7 @@ class LeaseRow(msgspec.Struct, frozen=True):
 
     term: int = 0  # 0: nobody has ever claimed it
     name: str = ""
-    machine: str = ""
+    machine: str = ""  # its place: machine and process
     address: str = ""
     until: int = 0  # microseconds since 1970, by the clock of the database; 0: it was given back
     length: float = 0.0  # seconds, as whoever has claimed it has set them
@@ -96,7 +96,13 @@ class LeaseRow(msgspec.Struct, frozen=True):
         return not self.until
 
     def belongs_to(self, member: Member) -> bool:
-        return (self.name, self.machine) == (member.name, member.machine)
+        """Return whether a process of this name on this machine has claimed the row."""
+        machine, _, _ = self.machine.rpartition("/")
+        return (self.name, machine) == (member.name, member.machine)
+
+    def claimed_by(self, member: Member) -> bool:
+        """Return whether this very process has claimed the row."""
+        return (self.name, self.machine) == (member.name, member.place)
 
     def leader(self) -> Leader | None:
         """Return who has claimed the row last; None if nobody ever has."""
@@ -151,6 +157,7 @@ class Lease:
         must be read afterwards."""
         started, asked = guard.boottime(), guard.wall_us()
         values = msgspec.structs.asdict(self.member) | {
+            "machine": self.member.place,
             "length": self.length,
             "seen_term": seen.term,
             "seen_until": seen.until,

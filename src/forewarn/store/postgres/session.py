@@ -58,16 +58,19 @@ _SCHEMA = "regexp_replace(current_schema(), '[^ -~]', '_', 'g')"
 _NAME = f"""
 SELECT set_config('application_name', left(%s::text || {_SCHEMA}, {NAME_LENGTH}), false)
 """
-# A session whose COMMIT waits for a standby is left alone: to end it would make the commit visible
-# although it is on one disk only.
-_END = f"""
-SELECT pg_terminate_backend(pid) FROM (
+_SESSIONS = f"""
+FROM (
   SELECT *, substring(application_name FROM '^forewarn [a-z]+ [0-9]+ ') AS beginning
     FROM pg_stat_activity
 ) AS sessions
  WHERE application_name = left(beginning || {_SCHEMA}, {NAME_LENGTH})
-   AND beginning LIKE %s AND split_part(beginning, ' ', 3)::bigint < %s
    AND datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
+"""
+# A session whose COMMIT waits for a standby is left alone: to end it would make the commit visible
+# although it is on one disk only.
+_END = f"""
+SELECT pg_terminate_backend(pid) {_SESSIONS}
+   AND beginning LIKE %s AND split_part(beginning, ' ', 3)::bigint < %s
    AND wait_event IS DISTINCT FROM 'SyncRep'
 """
 CHECK_INTERVAL = 0.25  # seconds between two looks of the watchdog
@@ -128,6 +131,12 @@ def end_sessions(
     """End the sessions of leaders: those with this purpose, of terms before this one. Returns how
     many there were."""
     return connection.execute(_END, (f"forewarn {purpose} %", before_term)).rowcount
+
+
+def leader_has_sessions(connection: psycopg.Connection[Any]) -> bool:
+    """Return whether a leader has sessions. Those of one that was killed end with it, unless its
+    machine ended as well."""
+    return connection.execute(f"SELECT 1 {_SESSIONS} LIMIT 1").fetchone() is not None
 
 
 @contextlib.contextmanager
