@@ -80,12 +80,19 @@ class Operator:
 
     def _approve(self, event: str) -> None:
         guest = self._chance.choice(self._guests)
-        until(lambda: guest.ask(guest.place, "POST", approval(event))["status"] in (200, 400, 404))
+
+        def answered() -> bool:
+            if guest.ask(guest.place, "POST", approval(event))["status"] in (200, 400, 404):
+                return True
+            _pause()
+            return False
+
+        until(answered, f"{event} is approved")
 
     def _answered(self, method: str, path: str, body: object = None, **headers: str) -> Any:
         said = self._world.api(method, path, body, **headers)
         if said is None or said.status == 409:  # in doubt, or under way
-            threading.Event().wait(ASK_AGAIN)
+            _pause()
             return None
         assert said.status in (200, 201), said.body
         return said.json()
@@ -200,6 +207,10 @@ class Run:
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def _pause() -> None:
+    threading.Event().wait(ASK_AGAIN)
 
 
 def _now() -> float:
