@@ -76,6 +76,10 @@ def leader_killed_beside_a_wrong_clock(world: World, chance: Random) -> Iterator
         yield
 
 
+def leader_cloned(world: World, chance: Random) -> Block:
+    return world.cloned(leader(world))
+
+
 def host_cut_off(world: World, chance: Random) -> Block:
     return world.dropped(*both(HOSTS[chance.choice(sorted(HOSTS))], *CONTROL.values()))
 
@@ -165,6 +169,7 @@ EVERYWHERE: list[Nemesis] = [
     follower_cut_off_from_the_database,
     follower_started_with_a_wrong_clock,
     leader_killed_beside_a_wrong_clock,
+    leader_cloned,
 ]
 ON_A_SINGLE_SERVER = [*EVERYWHERE, database_killed]
 ON_PATRONI = [*EVERYWHERE, primary_switched_over, primary_killed, primary_cut_off]

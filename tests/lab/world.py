@@ -32,6 +32,7 @@ from lab.books import Absence
 NETWORK = "10.88.0.0/24"
 DATABASE = "10.88.0.5"
 CONTROL = {"c1": "10.88.0.21", "c2": "10.88.0.22", "c3": "10.88.0.23"}
+CLONE = "10.88.0.24"  # of a control node
 HOSTS = {"h1": "10.88.0.31", "h2": "10.88.0.32", "h3": "10.88.0.33"}
 GUESTS = {
     "web_0": ("h1", "10.77.0.11"),
@@ -104,7 +105,7 @@ class SingleServer:
     machines = (DATABASE,)
 
     def __init__(self) -> None:
-        self.lab = Lab([DATABASE, *CONTROL.values(), *HOSTS.values()], network=NETWORK)
+        self.lab = Lab([DATABASE, *CONTROL.values(), CLONE, *HOSTS.values()], network=NETWORK)
         self.url = f"postgresql://forewarn@{DATABASE}/postgres"
         self._stack = contextlib.ExitStack()
 
@@ -136,7 +137,7 @@ class PatroniCluster(patroni.Cluster):
     machines = patroni.NODES
 
     def __init__(self) -> None:
-        super().__init__([*CONTROL.values(), *HOSTS.values()])
+        super().__init__([*CONTROL.values(), CLONE, *HOSTS.values()])
 
 
 Database = SingleServer | PatroniCluster
@@ -194,7 +195,7 @@ class World:
         (self.room / "driver").write_text(DRIVER.format(room=self.room))
         for name, address in CONTROL.items():
             (self.room / name).mkdir()
-            pair = authority.issue(address)
+            pair = authority.issue(address, CLONE)
             text = CONTROL_SETTINGS.format(name=name, address=address, pair=pair, **values)
             (self.room / f"{name}.toml").write_text(text)
         for name in HOSTS:
@@ -253,6 +254,26 @@ class World:
                 with self._changing:
                     self._down.discard(name)
                 until(lambda: self.answers(name), f"{name} answers")
+
+    @contextlib.contextmanager
+    def cloned(self, name: str) -> Iterator[None]:
+        """Run a control node a second time, on a machine that has everything but the address of the
+        first one."""
+        settings = (self.room / f"{name}.toml").read_text()
+        for own, other in (
+            (f"{CONTROL[name]}:8171", f"{CLONE}:8171"),
+            (f"{name}.jsonl", "clone.jsonl"),
+        ):
+            settings = settings.replace(own, other)
+        (self.room / "clone.toml").write_text(settings)
+        words = [*FOREWARN, "serve", "--config", str(self.room / "clone.toml")]
+        clone = self.network.guests[CLONE].popen(words, cwd=self.room)
+        try:
+            yield
+        finally:
+            assert clone.process.poll() is None, clone.failure("it ended")
+            clone.process.kill()
+            clone.wait()
 
     def _clock(self, name: str) -> Path:
         """Return the file with the seconds by which its wall clock is wrong."""
