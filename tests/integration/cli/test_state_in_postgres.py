@@ -243,10 +243,8 @@ def test_the_check_compares_the_clocks(
     assert "60.0 s ahead" in checked(url, tmp_path)
 
 
-def test_the_check_notices_a_standby_that_is_missing_and_a_pooler(
+def test_the_check_notices_a_standby_that_is_missing(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(examine, "_NAMES", "SELECT 's1'")  # as on a server that has one
     assert "no synchronous standby" in checked(url, tmp_path)
-    monkeypatch.setattr(examine, "_BACKEND", "SELECT pg_backend_pid() + 1")  # as through a pooler
-    assert "connection pooler" in checked(url, tmp_path)

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from helpers.certificates import Authority
 from helpers.control_nodes import LEASE, new_state
 from helpers.forked_cli import FOREWARN
 from helpers.netns import METADATA_ADDRESS, Lab, Namespace, needs_root, require
@@ -17,6 +19,7 @@ from helpers.paths import ROOT
 from helpers.waiting import until
 
 SHIPPED = (ROOT / "deploy/keepalived/keepalived.conf").read_text()
+PAGE = (ROOT / "docs/operate/several-control-nodes.md").read_text()
 NODES = {"c1": "10.77.0.11", "c2": "10.77.0.12"}
 GUEST = "10.77.0.21"
 GUESTS_ADDRESS = "10.77.0.2"
@@ -25,7 +28,23 @@ DOCUMENT = f"http://{METADATA_ADDRESS}/metadata/scheduledevents?api-version=2020
 POLL = ("curl", "--silent", "--fail", "--max-time", "1", "-H", "Metadata:true", DOCUMENT)
 
 
-def configuration(name: str) -> str:
+def settings(name: str, directory: Path, authority: Authority, state: str) -> str:
+    """Return the settings that the page shows, with the names and addresses of the lab."""
+    [text] = re.findall(r"(?s)```toml\n(    state = .*?)```", PAGE)
+    tls = authority.issue(f"{name}.example.net", NODES[name])
+    for shown, here in (
+        *(("postgresql://forewarn@db1,db2,db3/forewarn", state), ('"c1"', f'"{name}"')),
+        *(("192.0.2.11", NODES[name]), ("c1.example.net", f"{name}.example.net")),
+        ("/etc/forewarn/tls.pem", str(tls.certificate)),
+        ("/etc/forewarn/tls.key", str(tls.key)),
+        *(("/var/lib/forewarn", str(directory)), ('"15s"', f'"{LEASE}"')),
+    ):
+        assert shown in text
+        text = text.replace(shown, here)
+    return f'{text}\nlog = "json"\nmetadata = "{METADATA_ADDRESS}:80"\n'
+
+
+def configuration(name: str, authority: Authority) -> str:
     """Return what is shipped, with the names and addresses of the lab."""
     others = [address for other, address in NODES.items() if other != name]
     text = re.sub(r"(?m)^( *unicast_src_ip) .*", rf"\1 {NODES[name]}", SHIPPED)
@@ -33,6 +52,8 @@ def configuration(name: str) -> str:
     for shipped, here in (
         *(("router_id c1", f"router_id {name}"), ("interface mgmt0", "interface eth0")),
         ("10.0.0.2/24 dev br0", f"{GUESTS_ADDRESS}/24 dev eth0"),
+        *(("192.0.2.11", NODES[name]), ("c1.example.net", f"{name}.example.net")),
+        ("/etc/forewarn/ca.pem", str(authority.path)),
     ):
         assert shipped in text
         text = text.replace(shipped, here)
@@ -42,23 +63,24 @@ def configuration(name: str) -> str:
 class ControlMachine:
     """A control node and keepalived on a machine of its own."""
 
-    def __init__(self, name: str, namespace: Namespace, directory: Path, state: str) -> None:
+    def __init__(
+        self, name: str, namespace: Namespace, directory: Path, state: str, authority: Authority
+    ) -> None:
         self.namespace = namespace
+        self.url = f"https://{NODES[name]}:8170"
+        self.authority = authority
         self.directory = directory / name
         self.directory.mkdir()
         namespace.run(["ip", "address", "add", f"{METADATA_ADDRESS}/32", "dev", "lo"])
-        (self.directory / "forewarn.toml").write_text(
-            f'name = "{name}"\nstate = "{state}"\nlease = "{LEASE}"\nlog = "json"\n'
-            f'metadata = "{METADATA_ADDRESS}:80"\ncontrol = "127.0.0.1:8170"\n'
-            f'local_directory = "{self.directory}"\n'
-        )
-        (self.directory / "keepalived.conf").write_text(configuration(name))
-        self.environment = {"XDG_RUNTIME_DIR": str(self.directory)}
-        argv = [*FOREWARN, "serve", "--config", str(self.directory / "forewarn.toml")]
-        self.service = namespace.popen(argv, env=self.environment, cwd=self.directory)
+        file = self.directory / "forewarn.toml"
+        file.write_text(settings(name, self.directory, authority, state))
+        (self.directory / "keepalived.conf").write_text(configuration(name, authority))
+        argv = [*FOREWARN, "serve", "--config", str(file)]
+        self.service = namespace.popen(argv, cwd=self.directory)
 
     def leads(self) -> bool:
-        asked = ["curl", "--silent", "--fail", "http://127.0.0.1:8170/leaderz"]
+        ca = ("--cacert", str(self.authority.path))
+        asked = ["curl", "--silent", "--fail", *ca, f"{self.url}/leaderz"]
         return self.namespace.run(asked, check=False).returncode == 0
 
     def keepalived(self, *more: str) -> list[str]:
@@ -71,8 +93,7 @@ class ControlMachine:
 
 
 def test_the_documentation_shows_the_check_that_is_shipped() -> None:
-    page = (ROOT / "docs/operate/several-control-nodes.md").read_text()
-    (shown,) = re.findall(r"^```\n(vrrp_script .*?)^```$", page, re.DOTALL | re.MULTILINE)
+    (shown,) = re.findall(r"^```\n(vrrp_script .*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     assert shown in re.sub(r"(?m)^ *#.*\n", "", SHIPPED)
 
 
@@ -84,9 +105,24 @@ def lab() -> Iterator[Lab]:
         yield lab
 
 
-def test_the_guests_address_follows_the_control_node_that_decides(lab: Lab, tmp_path: Path) -> None:
+@pytest.fixture
+def authority() -> Iterator[Authority]:
+    """One whose certificate the user of keepalived's scripts can read."""
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)
+        yield Authority(Path(directory))
+
+
+def test_the_guests_address_follows_the_control_node_that_decides(
+    lab: Lab, tmp_path: Path, authority: Authority
+) -> None:
     state = new_state()
-    machines = [ControlMachine(n, lab.guests[a], tmp_path, state) for n, a in NODES.items()]
+    create = [*FOREWARN, "token", "create", "alice", "--role=admin", f"--state={state}"]
+    token = lab.host.run(create).stdout.strip()
+    machines = [
+        ControlMachine(name, lab.guests[address], tmp_path, state, authority)
+        for name, address in NODES.items()
+    ]
     for machine in machines:
         checked = machine.namespace.run(machine.keepalived("--config-test"), check=False)
         assert checked.stderr == ""  # its status is that of a signal, whatever it finds
@@ -96,7 +132,8 @@ def test_the_guests_address_follows_the_control_node_that_decides(lab: Lab, tmp_
     assert (first.leads(), second.leads()) == (True, False)
     fleet = tmp_path / "fleet.yaml"
     fleet.write_text(FLEET)
-    first.namespace.run([*FOREWARN, "apply", fleet], env=first.environment)
+    env = {"FOREWARN_CA": str(authority.path), "FOREWARN_TOKEN": token, "FOREWARN_URL": first.url}
+    first.namespace.run([*FOREWARN, "apply", fleet], env=env)
     guest = lab.guests[GUEST]
     guest.run(["ip", "route", "replace", f"{METADATA_ADDRESS}/32", "via", GUESTS_ADDRESS])
 

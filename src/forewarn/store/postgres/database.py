@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from forewarn.store.port import StoreUnusable
 from forewarn.store.postgres import impacts, nodes
-from forewarn.store.postgres.session import connect
+from forewarn.store.postgres.session import connect, shares_sessions, through_pooler
 from forewarn.store.sql import schema as s
 from forewarn.support.logs import logger
 from forewarn.support.urls import without_password
@@ -141,6 +141,13 @@ def _examining(url: str) -> Iterator[sa.Connection]:
     try:
         with made.connect() as connection:
             _check_server(connection, name)
+            driver: Any = connection.connection.driver_connection
+            if through_pooler(driver) and shares_sessions(url):
+                raise StoreUnusable(
+                    f"{name} is reached through a connection pooler that gives a session to several"
+                    " clients (such as PgBouncer with pool_mode = transaction): connect to the"
+                    " server itself"
+                )
             yield connection
     except (sa.exc.DBAPIError, psycopg.Error) as error:
         raise StoreUnusable(f"{name} cannot be used as state: {first_line(error)}") from error

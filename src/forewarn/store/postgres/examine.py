@@ -9,9 +9,8 @@ from typing import Any
 import psycopg
 
 from forewarn.store.postgres.lease import look_at_clock
+from forewarn.store.postgres.session import through_pooler
 
-# A pooler answers with a number of its own when a session begins.
-_BACKEND = "SELECT pg_backend_pid()"
 _NAMES = "SELECT current_setting('synchronous_standby_names')"
 # For a role without the right to see it, the state of a standby is NULL.
 _STANDBYS = """
@@ -29,7 +28,7 @@ def warnings(connection: psycopg.Connection[Any], *, managed: bool) -> Iterator[
     may_create, tables = _row(connection, _MAY_CREATE)
     if not may_create and tables is None:
         yield "the role may not create tables: GRANT CREATE ON SCHEMA … TO …"
-    if connection.info.backend_pid != _row(connection, _BACKEND)[0]:
+    if through_pooler(connection):
         yield (
             "there is a connection pooler in between: control nodes need sessions of their own"
             " (LISTEN, and the end of a session that hangs); connect to the server itself"

@@ -133,6 +133,28 @@ def end_sessions(
     return connection.execute(_END, (f"forewarn {purpose} %", before_term)).rowcount
 
 
+def through_pooler(connection: psycopg.Connection[Any]) -> bool:
+    """Return whether there is a connection pooler in between. It answers with a number of its own
+    when a session begins."""
+    return connection.info.backend_pid != backend(connection)
+
+
+def shares_sessions(url: str) -> bool:
+    """Return whether a connection pooler gives a session of the server to several clients, one
+    transaction after the other: another one for the second transaction, or the same to the next
+    client."""
+    with connect(url, "look") as first, connect(url, "look") as second:
+        before = backend(first)
+        return before != backend(first) or before == backend(second)
+
+
+def backend(connection: psycopg.Connection[Any]) -> int:
+    """Return which process of the server carries statements out."""
+    row = connection.execute("SELECT pg_backend_pid()").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
 def leader_has_sessions(connection: psycopg.Connection[Any]) -> bool:
     """Return whether a leader has sessions. Those of one that was killed end with it, unless its
     machine ended as well."""
