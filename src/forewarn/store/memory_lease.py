@@ -149,6 +149,9 @@ class MemoryLeadership(Leadership):
             for follower in followers
         ]
 
+    async def forget(self, name: str) -> None:
+        pass  # a process that is gone is not listed
+
     def give_up(self, why: str) -> None:
         self.depose(Deposed(why))
 

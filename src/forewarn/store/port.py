@@ -319,6 +319,10 @@ class Leadership(ABC):
     async def nodes(self) -> Sequence[ControlNode]:
         """Return the processes that have the state open, or had it open lately."""
 
+    @abstractmethod
+    async def forget(self, name: str) -> None:
+        """Have `nodes` no longer return those of this name that are away."""
+
 
 class States(ChainMap[str, Group]):
     """The groups by name, where a group that is not defined is an empty one, and the registry."""

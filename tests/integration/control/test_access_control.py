@@ -66,6 +66,7 @@ ROLES: dict[str, tuple[Role | None, bool]] = {
     "POST /v1/batch/delete": (OP, True),
     "GET /v1/callers": (V, False),
     "GET /v1/control-nodes": (V, False),
+    "DELETE /v1/control-nodes/{name:str}": (OP, False),
     "GET /v1/groups": (V, True),
     "GET /v1/groups/{name:str}": (V, True),
     "PUT /v1/groups/{name:str}": (OP, False),

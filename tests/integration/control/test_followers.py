@@ -238,6 +238,24 @@ def test_a_missing_standby_and_nodes_with_different_settings_give_warnings(
     until(lambda: warned_of(late) == set())
 
 
+def test_a_control_node_that_is_gone_is_forgotten(nodes: ControlNodes, leader: Node) -> None:
+    gone = Member(name="c9", machine="m9", address="")
+    with psycopg.connect(nodes.url, autocommit=True) as connection:
+        postgres_nodes.report(connection, gone, 900.0, 0, None)
+        until(lambda: listed(leader) >= {"c1", "c9"})
+        for name in ("c1", "c9"):
+            assert ask(leader.control_url, "DELETE", f"/v1/control-nodes/{name}").status == 409
+        assert listed(leader) >= {"c1", "c9"}
+        connection.execute("UPDATE control_nodes SET seen = 'epoch' WHERE name = 'c9'")
+    assert "c9" in run("control", "forget", "c9", leader.control_url).stdout
+    assert "c9" not in listed(leader)
+    assert ask(leader.control_url, "DELETE", "/v1/control-nodes/c9").status == 404
+
+
+def listed(node: Node) -> set[str]:
+    return {known.name for known in ControlClient(node.control_url).control_nodes()}
+
+
 def test_a_clone_of_a_control_node_is_refused_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres_nodes, "EVERY", 0.0)
     monkeypatch.setattr(postgres_leader, "RENEWALS", 90_000)  # one every 10 ms

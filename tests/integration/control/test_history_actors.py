@@ -19,6 +19,7 @@ KEPT_NOWHERE |= {"POST /v1/session", "DELETE /v1/session"}  # which do nothing b
 KEPT_NOWHERE |= {f"POST /v1/clock/{verb}" for verb in ("play", "resume", "pause")}  # these too
 KEPT_NOWHERE |= {"POST /v1/clock/accept"}  # it is, but takes a wrong clock: test_wrong_clock.py
 KEPT_NOWHERE |= {"POST /v1/faults", "DELETE /v1/faults", "DELETE /v1/faults/{id}"}  # and these
+KEPT_NOWHERE |= {"DELETE /v1/control-nodes/{name}"}  # and this, which changes nothing but a list
 KEPT_NOWHERE |= {"POST /v1/notify/{name}/test"}  # which changes nothing
 KEPT_NOWHERE |= {"POST /v1/verdict/forget"}  # which changes nothing that anybody is told
 

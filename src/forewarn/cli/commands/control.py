@@ -1,17 +1,28 @@
-"""`forewarn control`: list."""
+"""`forewarn control`: list, forget."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
-from forewarn.cli.output import Json, Url, print_json, print_notes, print_table, service, time_text
+from forewarn.cli.output import (
+    Json,
+    Url,
+    print_json,
+    print_notes,
+    print_table,
+    say,
+    service,
+    time_text,
+)
 
 app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()
 def main() -> None:
-    """List the control nodes of a service."""
+    """List the control nodes of a service, and forget those that are gone."""
 
 
 @app.command("list")
@@ -44,3 +55,19 @@ def list_(json: Json = False, url: Url = None) -> None:
             minor=("VERSION", "LEASE", "STARTED", "SEEN"),
         )
         print_notes(list(client.readiness().warnings.values()))
+
+
+@app.command()
+def forget(
+    name: Annotated[str, typer.Argument(help="A control node that is away.")],
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Forget a control node that is gone, so that it is no longer listed. One that is running is
+    refused."""
+    with service(url) as client:
+        node = client.forget_control_node(name)
+        if json:
+            print_json(node)
+        else:
+            say(f"{node.name}: forgotten; it was seen last at {time_text(node.seen)}")

@@ -79,6 +79,9 @@ class ControlClient:
     def control_nodes(self) -> list[s.ControlNode]:
         return self._call("GET", "/v1/control-nodes", list[s.ControlNode])
 
+    def forget_control_node(self, name: str) -> s.ControlNode:
+        return self._call("DELETE", f"/v1/control-nodes/{_segment(name)}", s.ControlNode)
+
     def readiness(self) -> s.HealthReport:
         """Return whether each part of the service is ready. Not being ready is not an error."""
         _, _, content = self._send("GET", "/readyz", None, {})

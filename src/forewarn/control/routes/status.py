@@ -6,24 +6,31 @@ that of OpenMetrics if the Accept header asks for it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from litestar import Request, Response, get
+from litestar import Request, Response, delete, get
 
 from forewarn import __version__
 from forewarn.control.http.context import Call, context
-from forewarn.control.http.operation import Operation
+from forewarn.control.http.errors import RefusedError
+from forewarn.control.http.operation import REPEATABLE, Operation
+from forewarn.control.http.parameters import Name
 from forewarn.control.routes.clock import clock_of
 from forewarn.control.schema import core as s
 from forewarn.control.views import core
+from forewarn.core.refusal import conflict, unknown_name
 from forewarn.service.telemetry.exposition import exposition
 from forewarn.service.telemetry.health import with_ok
 from forewarn.store.port import ControlNode
 from forewarn.support import guard
 from forewarn.support.instants import to_datetime
+from forewarn.support.logs import logger
 
 CONTENT_TYPE = "text/plain; version=0.0.4"  # the charset is added when it is sent
+
+log = logger("forewarn")
 
 _health_check = partial(Operation, tag="service", public=True, also=(503,))
 
@@ -93,10 +100,42 @@ def this_node() -> s.ThisNode:
 )
 async def list_control_nodes() -> list[s.ControlNode]:
     """The processes that serve this API, of which one decides. Each reports every few seconds; one
-    that has not done so for a day is no longer listed."""
+    that has not done so for a day, or was forgotten, is no longer listed."""
+    return [core.control_node(known) for known in await _control_nodes()]
+
+
+@delete(
+    "/v1/control-nodes/{name:str}",
+    **Operation(
+        id="forgetControlNode",
+        tag="service",
+        summary="Forget a control node that is gone",
+        why_no_key=REPEATABLE,
+        refuses=(409,),
+        commands=("control forget",),
+        command_example="control forget c3",
+    ).options,
+)
+async def forget_control_node(call: Call, name: Name) -> s.ControlNode:
+    """It is no longer listed, unless it reports again. Returns the node as it had last reported.
+    One that is not away is refused."""
+    nodes = await _control_nodes()
+    named = [known for known in nodes if known.name == name]
+    if not named:
+        raise RefusedError(unknown_name("control node", name, {known.name for known in nodes}))
+    away = [known for known in named if known.away]
+    leadership = context().store.leadership
+    if not away or leadership is None:
+        raise RefusedError(conflict(f"control node '{name}' is not away: stop it first"))
+    await leadership.forget(name)
+    log.info("a control node was forgotten", by=call.by, name=name)
+    return core.control_node(away[-1])
+
+
+async def _control_nodes() -> Sequence[ControlNode]:
     node, store = context().node, context().store
     if store.leadership is not None:
-        return [core.control_node(known) for known in await store.leadership.nodes()]
+        return await store.leadership.nodes()
     alone = ControlNode(
         name=node.name,
         address=node.address,
@@ -106,7 +145,7 @@ async def list_control_nodes() -> list[s.ControlNode]:
         seen=guard.wall_us(),
         leads=True,
     )
-    return [core.control_node(alone)]
+    return [alone]
 
 
 @get(

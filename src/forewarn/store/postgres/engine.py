@@ -121,6 +121,13 @@ class PostgresStore(SqlStore):
 
         return await self._run_read(read)
 
+    async def forget_node(self, name: str) -> None:
+        def forget() -> None:
+            with self._writing() as connection:
+                nodes.forget(_driver(connection), name)
+
+        await self._run_write(forget)
+
     async def _run_write(self, call: Callable[..., T], *arguments: object) -> T:
         try:
             result = await super()._run_write(call, *arguments)

@@ -49,6 +49,9 @@ class SharedStore(Replica, Protocol):
 
     async def read_nodes(self) -> Sequence[ControlNode]: ...
 
+    async def forget_node(self, name: str) -> None:
+        """Remove the rows of this name whose node is away."""
+
 
 class PostgresLeadership(Leadership):
     def __init__(
@@ -123,6 +126,9 @@ class PostgresLeadership(Leadership):
 
     async def nodes(self) -> Sequence[ControlNode]:
         return await self._store.read_nodes()
+
+    async def forget(self, name: str) -> None:
+        await self._store.forget_node(name)
 
     def pause(self, seconds: float) -> None:
         """Wait, unless the store is closed."""

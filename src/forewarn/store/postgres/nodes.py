@@ -54,6 +54,10 @@ _FORGET = f"""
 DELETE FROM control_nodes WHERE seen < clock_timestamp() - interval '{FORGET_AFTER}'
    OR name = %(name)s AND machine <> %(machine)s
 """
+_FORGET_AWAY = f"""
+DELETE FROM control_nodes
+ WHERE name = %s AND seen < clock_timestamp() - interval '{AWAY_AFTER} s'
+"""
 _LIST = f"""
 SELECT n.name, n.address, n.version, n.lease, n.seq, n.lag,
   (extract(epoch FROM n.started) * 1000000)::bigint, (extract(epoch FROM n.seen) * 1000000)::bigint,
@@ -94,6 +98,11 @@ def report(
             return *row, read(connection)
     except psycopg.errors.LockNotAvailable:
         return None
+
+
+def forget(connection: psycopg.Connection[Any], name: str) -> None:
+    """Remove the rows of this name whose node is away. One that is not gone writes another."""
+    connection.execute(_FORGET_AWAY, (name,))
 
 
 def differences(nodes: Sequence[ControlNode]) -> dict[str, str]:
