@@ -38,6 +38,16 @@ def test_an_overdue_event_starts_a_minute_after_the_outage() -> None:
     )
 
 
+def test_a_start_of_control_while_nodes_answered_ends_no_outage() -> None:
+    def restarted(**fields: bool) -> Recording:
+        up = {"kind": "up", "t": DUE - 10, **fields}
+        recording = paused().down(DUE - 11).note(up).see(DUE - 7, 5, event())
+        return recording.see(DUE + 1, 6, started(event())).impact(DUE + 1.5)
+
+    silent(restarted(answered=True))
+    assert {finding.rule for finding in judge(restarted().records).findings} == {"grace-start"}
+
+
 def test_without_a_length_pauses_are_not_judged() -> None:
     late = started(event())
     silent(Recording().see(T0, 5, event()).step(DUE - 30, 3).see(DUE + 1, 6, late))

@@ -132,7 +132,7 @@ def up(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     if line.get("host"):
         return
     since = memory.now if memory.down_since is None else memory.down_since
-    if memory.starts and since < t:
+    if memory.starts and since < t and not line.get("answered"):
         memory.record_outage(since, t, "the service was down")
     memory.starts += 1
     memory.down_since = None
