@@ -524,6 +524,18 @@ def test_verbs_of_hosts(browser: Browser, service: Service, api: Api) -> None:
                 sends="POST /v1/hosts/b3/without-node",
             ),
         )
+        cut_off(service, "b3")
+        go(page, "/hosts/b3")
+        use(
+            page,
+            Verb(
+                label="Revoke",
+                says=("1 hostb3", "Its node is disconnected at once"),
+                enter={"Type b3 to confirm": "b3"},
+                touch=partial(touch_host, api, "b3"),
+                sends="POST /v1/hosts/b3/revoke",
+            ),
+        )
 
 
 def test_verbs_of_groups(browser: Browser, service: Service, api: Api) -> None:

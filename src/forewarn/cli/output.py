@@ -65,6 +65,7 @@ HINTS: dict[str, str] = {
     "list-events": "'forewarn event list --all' also lists those that are over",
     "configure-gates": "set [gates] in the file of 'forewarn serve', or pass --gate NAME=PROGRAM to"
     " 'forewarn dev'",
+    "enroll-again": "pass --again to allow it",
 }
 
 NOT_RUNNING = "is the service running? Start one with 'forewarn dev' or 'forewarn serve'"

@@ -41,6 +41,19 @@ class Placement(enum.Enum):
     REPORTED = "reported"  # events and reports do; files only say where machines are at first
 
 
+class Enrollment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A token with which the node of a host gets its certificate."""
+
+    token: str  # its id
+    digest: str  # of its secret
+    expires_at: Time
+    hosts: int = 0  # how many of those that have this token it is good for; 0: for this host alone
+    used_from: str = ""  # the address that has used it for this host; empty: nobody has
+
+
+REVOKED = "revoked"  # `node_key` of a host of which no certificate is accepted
+
+
 class Host(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     labels: dict[str, str] = {}
@@ -52,6 +65,10 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     node: bool = (
         False  # a node has joined for it: without one, its machines cannot be told anything
     )
+    enrollment: Enrollment | None = None  # the last token for its node
+    # Digest of the only public key that its node may have; empty: any certificate that names the
+    # host, unless control has issued it; or REVOKED.
+    node_key: str = ""
 
     @property
     def healthy(self) -> bool:

@@ -23,7 +23,7 @@ from forewarn.core.changes import (
     MachineRemoved,
 )
 from forewarn.core.events import IGNORES_WINDOWS, Event
-from forewarn.core.fleet import Health, Host, Machine
+from forewarn.core.fleet import REVOKED, Health, Host, Machine
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move
 from forewarn.core.registry import (
@@ -81,6 +81,9 @@ class RecordKind(enum.Enum):
     HOST_UNCORDONED = "host-uncordoned"
     HOST_NODE_JOINED = "host-node-joined"
     HOST_WITHOUT_NODE = "host-without-node"
+    HOST_ENROLLMENT = "host-enrollment"
+    HOST_ENROLLED = "host-enrolled"
+    HOST_REVOKED = "host-revoked"
     HOST_REMOVED = "host-removed"
     ROLLOUT_STARTED = "rollout-started"
     ROLLOUT_PAUSED = "rollout-paused"
@@ -153,6 +156,14 @@ HEALTH: Mapping[Health, RecordKind] = {
     Health.DEGRADED: RecordKind.HOST_DEGRADED,
     Health.FAILED: RecordKind.HOST_FAILED,
 }
+
+OF_NODES = (  # records about the node of a host, whose note is that of the change
+    RecordKind.HOST_NODE_JOINED,
+    RecordKind.HOST_WITHOUT_NODE,
+    RecordKind.HOST_ENROLLMENT,
+    RecordKind.HOST_ENROLLED,
+    RecordKind.HOST_REVOKED,
+)
 
 ROLLOUT: Mapping[str, RecordKind] = {
     what.value.removeprefix("rollout-"): what
@@ -267,8 +278,8 @@ class HistoryWriter:
                 what = self._host_change(host)
                 self._note(what, "")
                 note = host.cordon_note if what is RecordKind.HOST_CORDONED else host.note
-                if what in (RecordKind.HOST_NODE_JOINED, RecordKind.HOST_WITHOUT_NODE):
-                    note = ""
+                if what in OF_NODES:
+                    note = put.note
                 yield Record(at=at, what=what, by=by, host=host.name, note=note)
             case HostRemoved(name=name, by=by):
                 self._changed_hosts[name] = None
@@ -329,6 +340,11 @@ class HistoryWriter:
             return RecordKind.HOST_CORDONED if host.cordoned else RecordKind.HOST_UNCORDONED
         if before.node is not host.node:
             return RecordKind.HOST_NODE_JOINED if host.node else RecordKind.HOST_WITHOUT_NODE
+        if before.node_key != host.node_key:
+            revoked = host.node_key == REVOKED
+            return RecordKind.HOST_REVOKED if revoked else RecordKind.HOST_ENROLLED
+        if before.enrollment != host.enrollment:
+            return RecordKind.HOST_ENROLLMENT
         return RecordKind.HOST_CHANGED
 
     def _group_change(self, group: str, item: GroupDefined) -> str:

@@ -45,6 +45,7 @@ class Hint(enum.Enum):
     CLEAR_FAULTS = "clear-faults"
     LIST_EVENTS = "list-events"  # also those that are over
     CONFIGURE_GATES = "configure-gates"
+    ENROLL_AGAIN = "enroll-again"  # allow it for hosts that have a node
 
 
 class Refused(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ from forewarn.core.windows.model import MaintenanceConfiguration, Window
 class HostPut(msgspec.Struct, frozen=True, tag="host"):
     host: Host
     by: str = ""
+    note: str = ""  # about the token or the certificate of its node
 
 
 class HostRemoved(msgspec.Struct, frozen=True, tag="host-removed"):

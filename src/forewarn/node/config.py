@@ -23,6 +23,7 @@ from forewarn.service.engine.clock import ClockLimits
 from forewarn.service.fleet.addresses import ANY_ADDRESS, AddressRules, guest_addresses, is_loopback
 from forewarn.service.fleet.read import Fleet
 from forewarn.service.fleet.removal_limit import RemovalLimit
+from forewarn.service.platform.enrollment import CERTIFICATE_LIFE
 from forewarn.service.upkeep.history import HISTORY
 from forewarn.store.engines import State
 
@@ -62,8 +63,11 @@ class NodeLines(msgspec.Struct, frozen=True):
     """Where nodes on other hosts connect to, and how both sides prove who they are."""
 
     address: Address
-    tls: Tls
+    tls: Tls | None  # of control; None: the authority in `keeps` issues it
     authority: Path  # of the nodes' certificates, as PEM
+    keeps: Path | None = None  # the directory of an authority with which hosts are enrolled
+    addresses: tuple[Address, ...] = ()  # of all control nodes, for nodes; empty: `address`
+    certificate_life: Duration = CERTIFICATE_LIFE  # of certificates that control issues
 
 
 class LocalLine(msgspec.Struct, frozen=True):

@@ -33,6 +33,7 @@ from forewarn.node.dev import on_loopback
 from forewarn.node.listening.exposure import check_exposure, keep_checking_admin_tokens
 from forewarn.node.listening.machine_sockets import MachinePorts, MachineSockets
 from forewarn.node.listening.node_lines import open_node_listeners
+from forewarn.node.listening.own_certificate import OwnCertificate
 from forewarn.node.listening.serve import serve, serve_guests, url
 from forewarn.node.listening.sockets import ANY_HOST, open_socket
 from forewarn.node.listening.tls import Certificates
@@ -52,6 +53,7 @@ from forewarn.node.wiring import (
     warn_of_database,
 )
 from forewarn.service.access.access_tokens import AccessTokens
+from forewarn.service.access.authority import Authority
 from forewarn.service.access.oidc import Oidc
 from forewarn.service.access.sessions import Sessions
 from forewarn.service.access.tokens import Tokens
@@ -73,6 +75,7 @@ from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.indexes.overview import Overview
 from forewarn.service.indexes.polls import PollIndex
 from forewarn.service.platform.configurations import Configurations
+from forewarn.service.platform.enrollment import Enrollments
 from forewarn.service.platform.guests import Guests
 from forewarn.service.platform.halts import Halts
 from forewarn.service.platform.hosts import Hosts
@@ -144,6 +147,7 @@ class Node(Component):
         self.virtual_time: VirtualTime | None = None  # only with a virtual clock
         self.front: Front | None = None
         self.host_nodes: HostNodes | None = None  # only with nodes on hosts
+        self._own: OwnCertificate | None = None  # only with an authority that is kept here
         self.nodes_address: Address | None = None  # to which those on other hosts connect
         self.metadata_urls: list[str] = []
         self.control_url = ""
@@ -181,13 +185,19 @@ class Node(Component):
         return f"http://{Address(machine.addresses[0], int(port))}"
 
     async def _start(self) -> None:
-        if (lines := self.config.nodes) is not None:
+        if (lines := self.config.nodes) is not None and lines.tls is not None:
             self.node_certificates = Certificates(lines.tls, lines.authority)
+        elif lines is not None:
+            self._own = OwnCertificate(lines)
+            self._stack.callback(self._own.close)
+            self.node_certificates = self._own.certificates
         await self.store.open()
         self._stack.push_async_callback(self.store.close)
         self._create_parts()
         if self.node_certificates is not None:
             self._tasks.start(self.node_certificates.watch(), "the certificate for nodes")
+        if self._own is not None:
+            self._tasks.start(self._own.keep_renewing(), "renewing the certificate for nodes")
         leadership = self.store.leadership
         if leadership is None:
             await self._begin_deciding()
@@ -280,6 +290,8 @@ class Node(Component):
         event_faults.cancel_with(self.platform.cancel)
         self.removals = Removals(self.platform)
         self.hosts = Hosts(store, self.platform, self.host_index)
+        own = None if self._own is None else self._own.authority
+        self.enrollments = Enrollments(store, self.writer, own)
         gates = self.gates = Gates(config.gates)
         work = HostWork(store, background, self.executor, self.ledger, tasks)
         platform = self.platform.in_background()
@@ -403,7 +415,7 @@ class Node(Component):
         tasks.start(publisher.watch(), "who is late")
         nodes = self.host_nodes = HostNodes(
             *(self._upstream, self.store, self.hosts, self.host_index, publisher),
-            tasks,
+            *(tasks, self.enrollments),
             known_commit,
         )
         self._stack.callback(nodes.close)
@@ -411,6 +423,8 @@ class Node(Component):
             self._stack.callback(listener.close)
             tasks.start(listener.accept(tasks), "accepting nodes")
             self.nodes_address = self.nodes_address or listener.address
+        if self.nodes_address is not None:
+            self.enrollments.listens_at(str(self.nodes_address))
         tasks.start(nodes.watch(), "nodes")
 
     async def _listen(self, tasks: guard.Tasks) -> None:
@@ -555,6 +569,7 @@ class Node(Component):
             store=self.store,
             platform=self.platform,
             hosts=self.hosts,
+            enrollments=self.enrollments,
             overview=self.overview,
             rollouts=self.rollouts,
             halts=self.halts,
@@ -601,7 +616,10 @@ class Node(Component):
 
     def _certificate_expiry(self) -> Time | None:
         """When the first certificate expires; None if there is none."""
-        certificates = (self.certificates, self.node_certificates, self.arm_certificates)
+        for_nodes: Certificates | Authority | None = self.node_certificates
+        if self._own is not None:  # what it issues is renewed by itself
+            for_nodes = self._own.authority.authority
+        certificates = (self.certificates, for_nodes, self.arm_certificates)
         return min((c.expires for c in certificates if c is not None), default=None)
 
     def _begin_stop(self) -> None:

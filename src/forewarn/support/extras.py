@@ -18,6 +18,7 @@ MODULES: dict[Extra, tuple[str, ...]] = {
     "test": ("httptools", "structlog", "uvicorn", "yaml"),
     "server": (
         "alembic",
+        "cryptography",
         "dateutil",
         "httptools",
         "httpx",
@@ -28,7 +29,7 @@ MODULES: dict[Extra, tuple[str, ...]] = {
         "uvicorn",
         "yaml",
     ),
-    "node": ("httptools", "structlog", "uvicorn", "yaml"),
+    "node": ("cryptography", "httptools", "structlog", "uvicorn", "yaml"),
     "postgres": ("psycopg",),
 }
 

@@ -93,6 +93,8 @@ ROLES: dict[str, tuple[Role | None, bool]] = {
     "POST /v1/hosts/{name:str}/cordon": (OP, False),
     "POST /v1/hosts/{name:str}/uncordon": (OP, False),
     "POST /v1/hosts/{name:str}/without-node": (OP, False),
+    "POST /v1/hosts/{name:str}/revoke": (OP, False),
+    "POST /v1/enrollments": (A, False),
     "POST /v1/hosts/{name:str}/drain": (OP, False),
     "POST /v1/hosts/{name:str}/return": (OP, False),
     "GET /v1/events": (V, True),

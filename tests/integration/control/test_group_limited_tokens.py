@@ -308,6 +308,8 @@ def test_platform_events_are_not_raised_or_cancelled_with_a_limited_token(
         *((f"/v1/hosts/granite/{verb}", {}) for verb in ("maintain", "degrade", "fail", "repair")),
         *((f"/v1/hosts/granite/{verb}", {}) for verb in ("cordon", "uncordon", "drain", "return")),
         ("/v1/hosts/granite/without-node", {}),
+        ("/v1/hosts/granite/revoke", {}),
+        ("/v1/enrollments", {"host": "granite"}),
         ("/v1/rollouts", {"type": "Reboot", "groups": ["web"]}),
         *((f"/v1/rollouts/{rollout}/{verb}", {}) for verb in ("pause", "resume", "abort")),
     ]

@@ -21,7 +21,7 @@ from forewarn.control.routes import history as history_routes
 from forewarn.core import Event, EventType, Group, Refused, apply
 from forewarn.core import commands as c
 from forewarn.core.access import Role, Token
-from forewarn.core.fleet import Host
+from forewarn.core.fleet import Enrollment, Host
 from forewarn.core.halts import Halt
 from forewarn.core.history import HistoryWriter, Record, RecordKind
 from forewarn.core.registry import (
@@ -185,6 +185,10 @@ def test_each_kind_of_record_comes_about_once_in_a_real_service(stored: Service)
     service._session.run(node.hosts.without_node("rack-3", "test"))
     put(service, HostPut(Host(name="rack-9"), "test"))
     put(service, HostPut(Host(name="rack-9", labels={"row": "1"}), "test"))
+    enrollment = Enrollment(token="T", digest="", expires_at=START)
+    put(service, HostPut(Host(name="rack-9", enrollment=enrollment), "test"))
+    put(service, HostPut(Host(name="rack-9", enrollment=enrollment, node_key="K"), "test"))
+    service._session.run(node.hosts.revoke("rack-9", "test"))
     put(service, HostRemoved("rack-9", "test"))
     put(service, ConfigurationPut(MaintenanceConfiguration(name="nights"), "test"))
     put(service, ConfigurationRemoved("nights", "test"))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from forewarn.core.access import Role
+from forewarn.service.access.authority import create_authority
+from forewarn.service.platform.enrollment import NodeAuthority
 from forewarn.testing import Service
 from helpers.reachable_hosts import cut_off
 from helpers.token_api import FLEET, Api, api_with_token
@@ -25,9 +28,11 @@ KEPT_NOWHERE |= {"POST /v1/verdict/forget"}  # which changes nothing that anybod
 
 
 @pytest.fixture
-def alice() -> Iterator[Api]:
+def alice(tmp_path: Path) -> Iterator[Api]:
     with Service(FLEET, sockets=True) as service:
         service.document("web_0")
+        own = NodeAuthority(create_authority(tmp_path / "authority"), ("192.0.2.1:8171",), "")
+        service._session.node.enrollments._own = own
         api = api_with_token(service, "alice", Role.ADMIN)
         done(api, "PUT", "/v1/hosts/remote", {"name": "remote"})
         cut_off(service, "remote")
@@ -159,6 +164,8 @@ CALLS: dict[str, tuple[Callable[[Api], str], object]] = {
     "POST /v1/hosts/{name}/drain": (named("dune"), {}),
     "POST /v1/hosts/{name}/return": (cordoned, None),
     "POST /v1/hosts/{name}/without-node": (named("remote"), None),
+    "POST /v1/hosts/{name}/revoke": (named("remote"), None),
+    "POST /v1/enrollments": (nothing, {"host": "dune"}),
     "PUT /v1/hosts/{name}": (named("empty"), {"name": "empty"}),
     "DELETE /v1/hosts/{name}": (host, None),
     "PUT /v1/fleet": (nothing, {"hosts": [], "groups": [GROUP]}),

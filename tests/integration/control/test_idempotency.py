@@ -112,6 +112,7 @@ CALLS: dict[str, tuple[Callable[[Service], Any], str, object]] = {
     "POST /v1/hosts/{name}/drain": (nothing, "/v1/hosts/host-a/drain", {}),
     "POST /v1/hosts/{name}/return": (_cordoned, "/v1/hosts/host-a/return", None),
     "POST /v1/hosts/{name}/without-node": (_cut_off, "/v1/hosts/host-a/without-node", None),
+    "POST /v1/hosts/{name}/revoke": (nothing, "/v1/hosts/host-a/revoke", None),
     "POST /v1/events/{id}/approve": (_event, "/v1/events/{}/approve", None),
     "POST /v1/events/{id}/ready": (_listed, "/v1/events/{}/ready", {"machine": "web_0"}),
     "POST /v1/events/{id}/postpone": (_postponable, "/v1/events/{}/postpone", {"by": 600}),
@@ -301,6 +302,7 @@ def test_a_key_that_is_none_is_refused(service: Service, key: str) -> None:
     ("method", "path", "body", "why"),
     [
         ("POST", "/v1/tokens", {"name": "a", "role": "viewer"}, "contains a secret"),
+        ("POST", "/v1/enrollments", {"host": "host-a"}, "contains a secret"),
         ("POST", "/v1/clock/advance", {"by": 1}, "nothing of it is stored"),
         ("POST", "/v1/rollouts/plan", ROLLOUT, "it changes nothing"),
         ("PATCH", "/v1/groups/web/policy", {}, "it can be repeated safely"),

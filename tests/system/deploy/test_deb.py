@@ -16,7 +16,11 @@ from urllib.request import Request, urlopen
 import msgspec
 import pytest
 
+from forewarn.node import Config, Node
+from forewarn.node.config import Address, NodeLines
+from forewarn.service.access.authority import CERTIFICATE, create_authority
 from forewarn.service.fleet.read import parse
+from forewarn.service.platform.enrollment import CreatedEnrollment, NewEnrollment
 from helpers.clean_root import DPKG, CleanRoot, needed
 from helpers.host_nodes import Control
 from helpers.next_deb import make_next
@@ -28,6 +32,13 @@ from helpers.waiting import LIMIT
 PYTHON = "/usr/bin/python3"
 SETTINGS = "/etc/forewarn/forewarn.toml"
 NODE_SETTINGS = "/etc/forewarn/node.toml"
+FLEET = """
+hosts: [h1]
+groups:
+  - name: web
+    kind: standalone
+    machines: [{name: web, address: 127.0.0.1, host: h1}]
+"""
 CERTIFICATES = ("node.pem", "node.key", "nodes-authority.pem")
 
 
@@ -196,12 +207,8 @@ def test_the_installed_service_serves_as_its_user(root: CleanRoot) -> None:
 
 
 def test_the_installed_node_answers_a_guest_as_its_user(root: CleanRoot, tmp_path: Path) -> None:
-    fleet = "hosts: [h1]\ngroups: [{name: web, kind: standalone, machines: [GUEST]}]"
-    guest = "{name: web, address: 127.0.0.1, host: h1}"
     control = Control(tmp_path)
-    control.config = msgspec.structs.replace(
-        control.config, fleet=parse(fleet.replace("GUEST", guest))
-    )
+    control.config = msgspec.structs.replace(control.config, fleet=parse(FLEET))
     pair = control.authority.issue("forewarn:node:h1")
     files = pair.certificate, pair.key, control.authority.path
     for name, file in zip(CERTIFICATES, files, strict=True):
@@ -221,6 +228,31 @@ def test_the_installed_node_answers_a_guest_as_its_user(root: CleanRoot, tmp_pat
     rules = root.done(*node, "rules", "/run/ports")
     assert "forewarn" in rules
     assert "element" in rules
+
+
+def test_the_installed_node_is_enrolled_with_one_line(root: CleanRoot, tmp_path: Path) -> None:
+    root.done("rm", "-f", "/var/lib/forewarn-node/journal")  # that of another control
+    keeps = tmp_path / "authority"
+    create_authority(keeps)
+    lines = NodeLines(Address("127.0.0.1", 0), None, keeps / CERTIFICATE, keeps)
+
+    def join(control: str, token: str) -> None:
+        line = ["forewarn-node", "join", control, token]
+        refused = root.run(*line, "--rules")  # which are there, but would cut guests off
+        assert refused.returncode == 1
+        assert "/etc/forewarn/ports does not exist" in refused.stderr
+        root.done(*line, "--no-start")
+        owner = root.done("stat", "-c", "%U:%G %a", "/var/lib/forewarn-node/node.key")
+        assert owner == "forewarn-node:forewarn-node 600\n"
+        poll_installed_node(root, control)
+
+    async def play() -> None:
+        async with Node(Config(fleet=parse(FLEET), nodes=lines)) as service:
+            created = await service.enrollments.create(NewEnrollment(host="h1"), "alice")
+            assert isinstance(created, CreatedEnrollment)
+            await asyncio.to_thread(join, created.addresses[0], created.token)
+
+    asyncio.run(play())
 
 
 def poll_installed_node(root: CleanRoot, control: str) -> None:

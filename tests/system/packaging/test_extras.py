@@ -72,6 +72,8 @@ SAY_WHAT_TO_INSTALL = {
     "node": NEEDS_NODE,
     "node check": NEEDS_NODE,
     "node rules": NEEDS_NODE,
+    "node join 127.0.0.1:1 token": NEEDS_NODE,
+    "control authority here": NEEDS_SERVER,
     "config check": NEEDS_SERVER,
     "config show": NEEDS_SERVER,
     "upgrade --state pyvenv.cfg": NEEDS_SERVER,

@@ -42,7 +42,7 @@ def test_the_packaged_man_page_describes_every_command_and_option() -> None:
 def test_every_name_of_something_in_the_service_is_completed() -> None:
     """A new argument or option for the name of a machine, group, host or event gets it, too."""
     named = {"machine", "group", "host", "event"}
-    not_of_the_service = {"record", "scenario from-recording", "agent check", "node"}
+    not_of_the_service = {"record", "scenario from-recording", "agent check", "node", "node join"}
     missing = [
         f"{' '.join(path)}: {param.name}"
         for path, command in write_man_page.commands(typer.main.get_command(app))
@@ -67,7 +67,7 @@ FREE_VALUES = {
     "seconds", "status", "expires", "wait", "react", "busy_check", "name", "command", "by", "url",
     "token_file", "ca", "cause", "moved", "ticket", "order_by", "canary", "waves",
     "max_failures", "deadline", "step", "remove",
-    "blackout", "may_postpone", "database",
+    "blackout", "may_postpone", "database", "many", "token",
 }  # fmt: skip
 
 
@@ -86,7 +86,12 @@ def test_every_option_with_known_values_is_completed() -> None:
         and not _completed_by_its_type(param)
         and getattr(param, "_custom_shell_complete", None) is None
     }
-    own = {"agent test label", "record machine", "node host"}  # not those of a service
+    own = {
+        "agent test label",
+        "record machine",
+        "node host",
+        "node join host",
+    }  # not those of a service
     assert {
         name for name in options if name not in own and name.rpartition(" ")[2] not in FREE_VALUES
     } == set()

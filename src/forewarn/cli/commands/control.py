@@ -1,14 +1,17 @@
-"""`forewarn control`: list, forget."""
+"""`forewarn control`: list, forget, authority."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from forewarn.cli.commands.service_options import need_extra
 from forewarn.cli.output import (
     Json,
     Url,
+    fail,
     print_json,
     print_notes,
     print_table,
@@ -22,7 +25,8 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.callback()
 def main() -> None:
-    """List the control nodes of a service, and forget those that are gone."""
+    """List the control nodes of a service, forget those that are gone, or create the authority
+    that they share."""
 
 
 @app.command("list")
@@ -71,3 +75,22 @@ def forget(
             print_json(node)
         else:
             say(f"{node.name}: forgotten; it was seen last at {time_text(node.seen)}")
+
+
+@app.command()
+def authority(
+    directory: Annotated[Path, typer.Argument(help="Directory to create it in.")],
+) -> None:
+    """Create an authority that issues the certificates of nodes: a certificate and its key.
+
+    Do this once for a service, and copy the directory to its other control nodes. The setting
+    'authority' names it.
+    """
+    need_extra("server")
+    from forewarn.service.access.authority import AuthorityUnusable, create_authority
+
+    try:
+        created = create_authority(directory)
+    except AuthorityUnusable as error:
+        fail(str(error))
+    say(f"{directory} has a new authority; its fingerprint is {created.fingerprint}")

@@ -1,5 +1,5 @@
 """`forewarn host`: list, show, explain, maintain, degrade, fail, repair, cordon, uncordon, drain,
-return, without-node."""
+return, without-node, enroll, revoke."""
 
 from __future__ import annotations
 
@@ -128,6 +128,7 @@ def show(name: Name, json: Json = False, url: Url = None) -> None:
                 ("cordoned", (host.cordon_note or "yes") if host.cordoned else "no"),
                 ("node", _node_text(host.node)),
                 *_node_fields(host.node),
+                *([("enrollment", host.enrollment)] if host.enrollment else ()),
                 ("labels", ", ".join(f"{k}={v}" for k, v in host.labels.items()) or "none"),
                 ("machines", ", ".join(host.machines) or "none"),
                 ("events", ", ".join(host.events) or "none"),
@@ -302,6 +303,72 @@ def without_node(name: Name, yes: Yes = False, json: Json = False, url: Url = No
             )
         outcomes = client.on_host("without-node", name)
         print_outcomes(outcomes, json, client, f"host '{name}' is not expected to have a node")
+
+
+@app.command()
+def enroll(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Name of the host.", autocompletion=completion.hosts),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of one host: those with these labels now, e.g. rack=1. Needs --many.",
+            autocompletion=completion.host_labels,
+        ),
+    ] = None,
+    many: Annotated[
+        int, typer.Option(help="With --label: how many of these hosts can join with the token.")
+    ] = 0,
+    lasts: Annotated[
+        str | None, typer.Option("--for", help="How long the token is valid. Default: 1h.")
+    ] = None,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again", help="Also for a host that has a node: the new node takes its place."
+        ),
+    ] = False,
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Print a line that, run on a host, gets the certificate of its node and starts it.
+
+    It contains a token, which can be used once for each host and is not shown again.
+    """
+    seconds = None if lasts is None else parsed(parse_duration, lasts, "--for") / SECOND
+    request = s.EnrollmentRequest(
+        host=name or "", label=label, hosts=many, expires_in=seconds, again=again
+    )
+    with service(url) as client:
+        enrollment = client.enroll(request)
+        if json:
+            print_json(enrollment)
+            return
+        hosts = listing(enrollment.hosts)
+        if many:
+            hosts = f"{many} of {counted(len(enrollment.hosts), 'host')} ({hosts})"
+        until = time_text(enrollment.expires_at)
+        say(
+            f"token {enrollment.id} for {hosts}, valid until {until}. Run there, as root:", err=True
+        )
+        typer.echo(f"forewarn-node join {','.join(enrollment.addresses)} {enrollment.token}")
+
+
+@app.command()
+def revoke(name: Name, yes: Yes = False, json: Json = False, url: Url = None) -> None:
+    """Accept no certificate and no token of a host any longer, and disconnect its node at once."""
+    with service(url) as client:
+        if not yes:
+            machines = client.host(name).machines
+            named = f": {listing(machines)}" if machines else ""
+            confirm(
+                f"the node of host {name} would be disconnected; until a host is enrolled under"
+                f" that name, nothing starts for {counted(len(machines), 'machine')}{named}",
+            )
+        outcomes = client.on_host("revoke", name)
+        print_outcomes(outcomes, json, client, f"the certificates of host '{name}' are revoked")
 
 
 @app.command()

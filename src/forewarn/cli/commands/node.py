@@ -1,5 +1,5 @@
 """`forewarn node`: load the settings, take over systemd's sockets, and run the node of a host; or
-check the settings, or print which machines it answers, for the packet filter."""
+check the settings, print which machines it answers, for the packet filter, or enroll the host."""
 
 from __future__ import annotations
 
@@ -138,3 +138,43 @@ def rules(
 
     settings, flags = context.obj
     node_rules.rules(config or settings, flags, ports, learned=learned)
+
+
+@app.command()
+def join(
+    context: typer.Context,
+    control: Annotated[
+        str, typer.Argument(help="Addresses of the service for nodes, separated by commas.")
+    ],
+    token: Annotated[str, typer.Argument(help="Token from 'forewarn host enroll'.")],
+    host: Annotated[
+        str,
+        typer.Option(
+            help="Name of this host in the fleet. Default: as the token says, or the name of the"
+            " computer.",
+        ),
+    ] = "",
+    directory: Annotated[
+        Path, typer.Option(help="Directory of the node, for its key and its certificate.")
+    ] = Path("/var/lib/forewarn-node"),
+    start: Annotated[bool, typer.Option(help="Enable and start the units of the package.")] = True,
+    rules: Annotated[
+        bool,
+        typer.Option(
+            "--rules",
+            help="Also install the network rules of the package. Needs /etc/forewarn/ports.",
+        ),
+    ] = False,
+    config: NodeConfig = None,
+) -> None:
+    """Get the certificate of this host's node with a token, write the settings, and start the node.
+
+    'forewarn host enroll' prints the whole line. The key is made here and stays here.
+    """
+    need_linux("forewarn node", "it runs on the hosts of machines")
+    need_extra("node")
+    from forewarn.cli.commands import node_join
+
+    settings, _ = context.obj
+    path = config or settings or Path("/etc/forewarn/node.toml")
+    node_join.join(path, directory, control.split(","), token, host, start=start, rules=rules)

@@ -196,9 +196,12 @@ class ControlClient:
         return self._call("GET", f"/v1/hosts/{_segment(name)}/explain", s.HostExplanation)
 
     def on_host(self, verb: str, name: str, body: object = None) -> s.Outcomes:
-        """Maintain, degrade, fail, repair, cordon, uncordon, drain or return a host, or declare
-        that it is without a node."""
+        """Maintain, degrade, fail, repair, cordon, uncordon, drain or return a host, revoke its
+        certificates, or declare that it is without a node."""
         return self._call("POST", f"/v1/hosts/{_segment(name)}/{verb}", s.Outcomes, body=body)
+
+    def enroll(self, request: s.EnrollmentRequest) -> s.Enrollment:
+        return self._call("POST", "/v1/enrollments", s.Enrollment, body=request)
 
     def rollouts(self, **filters: Filter) -> list[r.Rollout]:
         return self._call("GET", "/v1/rollouts", list[r.Rollout], query=filters)
@@ -641,7 +644,16 @@ def _is(response: tuple[int, Message, bytes], status: int, problem: str) -> bool
 
 def _once_only(path: str) -> bool:
     """Whether a POST to this path must not be carried out twice, and so needs a key."""
-    parts = ("tokens", "clock", "faults", "halts", "verdict", "rollouts/plan", "events/cancel")
+    parts = (
+        "tokens",
+        "enrollments",
+        "clock",
+        "faults",
+        "halts",
+        "verdict",
+        "rollouts/plan",
+        "events/cancel",
+    )
     repeatable = tuple(f"/v1/{part}" for part in parts)
     return not path.startswith(repeatable)
 

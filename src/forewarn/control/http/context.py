@@ -31,6 +31,7 @@ from forewarn.service.faults.registry import Faults
 from forewarn.service.fleet.apply import FleetApply
 from forewarn.service.indexes.overview import Overview
 from forewarn.service.platform.configurations import Configurations
+from forewarn.service.platform.enrollment import Enrollments
 from forewarn.service.platform.halts import Halts
 from forewarn.service.platform.hosts import Hosts
 from forewarn.service.platform.platform import Platform
@@ -68,6 +69,7 @@ class Context(msgspec.Struct, frozen=True):
     platform: Platform
     removals: Removals
     hosts: Hosts
+    enrollments: Enrollments
     overview: Overview
     rollouts: Rollouts
     halts: Halts

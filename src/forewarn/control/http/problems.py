@@ -177,6 +177,7 @@ HINTS: dict[Hint, str] = {
     Hint.CLEAR_FAULTS: "DELETE /v1/faults",
     Hint.LIST_EVENTS: "GET /v1/events?past=true also lists those that are over",
     Hint.CONFIGURE_GATES: "gate commands are named in the service's settings",
+    Hint.ENROLL_AGAIN: 'set "again" to true to allow it',
 }
 _PLACE = re.compile(r"at `\$?([^`]*)`")
 

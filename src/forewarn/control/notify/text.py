@@ -42,6 +42,9 @@ _ABOUT_HOST = {
     K.HOST_UNCORDONED.value: "{what} can receive machines again",
     K.HOST_NODE_JOINED.value: "{what} has a node now, and is expected to have one",
     K.HOST_WITHOUT_NODE.value: "{what} is no longer expected to have a node",
+    K.HOST_ENROLLMENT.value: "a token for the node of {what} was created",
+    K.HOST_ENROLLED.value: "the node of {what} has got a certificate",
+    K.HOST_REVOKED.value: "the certificates of {what} were revoked",
 }
 _ABOUT_ROLLOUT = {
     K.ROLLOUT_STARTED.value: "{what} has started",

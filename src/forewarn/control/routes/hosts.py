@@ -1,5 +1,5 @@
-"""Hosts in the control API: listing them, and maintenance, failure, repair, cordon and node of a
-host."""
+"""Hosts in the control API: listing them, and maintenance, failure, repair, cordon, node and
+enrollment of a host."""
 
 from __future__ import annotations
 
@@ -33,8 +33,11 @@ from forewarn.control.http.parameters import ByHealth, ByLabel, Name
 from forewarn.control.http.preconditions import host_tag
 from forewarn.control.schema import core as s
 from forewarn.control.views import core
+from forewarn.core.access import Role
 from forewarn.core.fleet import Health
+from forewarn.service.platform.enrollment import NewEnrollment
 from forewarn.service.platform.hosts import DEGRADED_NOTICE, MaintenanceMode
+from forewarn.support.instants import to_datetime
 
 
 @get(
@@ -324,3 +327,56 @@ async def without_node(call: Call, name: Name) -> s.Outcomes:
     Refused while the node has joined. When a node joins again, the host is expected to have one
     again."""
     return core.outcomes(unwrap(await call.hosts.without_node(name, call.by)))
+
+
+@post(
+    "/v1/hosts/{name:str}/revoke",
+    **Operation(
+        id="revokeHost",
+        tag="hosts",
+        summary="Revoke the certificates of a host's node",
+        keyed_response=KeyedResponse.OUTCOMES,
+        conditional=True,
+        commands=("host revoke",),
+        command_example="host revoke host-a",
+    ).options,
+)
+async def revoke_host(call: Call, name: Name) -> s.Outcomes:
+    """Its node is disconnected at once, and no certificate and no token of the host is accepted
+    until it is enrolled again. While it has no node, nothing starts for its machines."""
+    return core.outcomes(unwrap(await call.hosts.revoke(name, call.by)))
+
+
+@post(
+    "/v1/enrollments",
+    **Operation(
+        id="enrollHosts",
+        tag="hosts",
+        summary="Create a token with which nodes get their certificates",
+        status=201,
+        role=Role.ADMIN,
+        why_no_key="its response contains a secret and is not stored; create another one",
+        refuses=(404, 409),
+        commands=("host enroll",),
+        command_example="host enroll host-a",
+        example={"host": "host-a"},
+    ).options,
+)
+async def enroll_hosts(call: Call, data: JSONBody[s.EnrollmentRequest]) -> s.Enrollment:
+    """The service stores only a digest of the token. For each host it can be used once; a new token
+    for a host takes the place of the one before. A host that has a node needs `again`."""
+    wanted = NewEnrollment(
+        host=data.host,
+        selector=parse_selector(data.label) or (),
+        hosts=data.hosts,
+        lasts=None if data.expires_in is None else duration_of("expires_in", data.expires_in),
+        again=data.again,
+    )
+    created = unwrap(await context().enrollments.create(wanted, call.by))
+    return s.Enrollment(
+        id=created.id,
+        token=created.token,
+        addresses=list(created.addresses),
+        hosts=list(created.hosts),
+        expires_at=to_datetime(created.expires_at),
+    )

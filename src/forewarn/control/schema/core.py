@@ -384,10 +384,48 @@ class Host(msgspec.Struct, kw_only=True):
     node: Annotated[
         HostNode | None, doc("Its node; null if no node has ever joined for the host.")
     ] = None
+    enrollment: Annotated[
+        str,
+        doc(
+            "`open` while there is a token for its node, `enrolled` if its node has a certificate"
+            " from control, `revoked` if no certificate is accepted; otherwise empty."
+        ),
+    ] = ""
     machines: Annotated[list[str], doc("Names of the machines on it.")] = []
     events: Annotated[
         list[str], doc("Ids of the events planned or under way for the host itself.")
     ] = []
+
+
+class EnrollmentRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A token with which nodes get their certificates: for a host, or for hosts with labels."""
+
+    host: Annotated[str, doc("Name of the host; empty: hosts with `label`.")] = ""
+    label: Annotated[str | None, doc("Label selector of the hosts, instead of `host`.")] = None
+    hosts: Annotated[int, doc("With `label`: how many of these hosts can join with it.")] = 0
+    expires_in: Annotated[float | None, doc("Seconds until it expires; null: an hour.")] = None
+    again: Annotated[
+        bool, doc("Also for hosts that have a node, whose place the new one takes.")
+    ] = False
+
+
+class Enrollment(msgspec.Struct, kw_only=True):
+    """A new token for nodes."""
+
+    id: Annotated[str, doc("Id of the token, as the history shows it.")]
+    token: Annotated[
+        str,
+        doc(
+            "The token, which is shown only in this response, with the fingerprint of the"
+            " authority that has issued control's certificate."
+        ),
+    ]
+    addresses: Annotated[list[str], doc("Addresses at which nodes reach control.")]
+    hosts: Annotated[list[str], doc("Names of the hosts that it is for.")]
+    expires_at: Annotated[w.Moment, doc("When it expires.")]
+
+    def __repr__(self) -> str:
+        return f"Enrollment(id={self.id!r})"
 
 
 class HostPlan(msgspec.Struct, kw_only=True):

@@ -9,7 +9,7 @@ import msgspec
 from forewarn.control.schema import core as s
 from forewarn.core import Event, Group, Machine, Time
 from forewarn.core.deciding.holds import Hold
-from forewarn.core.fleet import Host
+from forewarn.core.fleet import REVOKED, Host
 from forewarn.core.labels import labels_of
 from forewarn.core.time import SECOND
 from forewarn.service.indexes.coverage import CoverageCounts, coverage_of
@@ -236,9 +236,16 @@ def host(host: Host, machines: list[Machine], events: list[Event], node: HostNod
         cordoned=bool(host.cordoned),
         cordon_note=host.cordon_note,
         node=None if node is None else host_node(node),
+        enrollment=_enrollment(host),
         machines=[machine.name for machine in machines],
         events=[event.id for event in events],
     )
+
+
+def _enrollment(host: Host) -> str:
+    if host.enrollment and not host.enrollment.used_from:
+        return "open"
+    return REVOKED if host.node_key == REVOKED else "enrolled" if host.node_key else ""
 
 
 def host_explanation(report: HostReport) -> s.HostExplanation:

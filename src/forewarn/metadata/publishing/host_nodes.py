@@ -52,6 +52,8 @@ from forewarn.metadata.publishing.messages import (
     Prepare,
     Promise,
     Publication,
+    Renew,
+    Renewed,
     Report,
     Shown,
     SnapshotEnd,
@@ -74,6 +76,7 @@ from forewarn.metadata.publishing.publisher import (
 from forewarn.metadata.upstream import LocalUpstream
 from forewarn.service.indexes.apart_hosts import NodeLine
 from forewarn.service.indexes.hosts import HostIndex
+from forewarn.service.platform.enrollment import Enrollments
 from forewarn.service.platform.hosts import Hosts
 from forewarn.store.port import Commit, PollSightings, Store
 from forewarn.support import guard
@@ -204,6 +207,7 @@ class NodeMember(Member):
         protocol: int,
         groups: Iterable[str],
         before: _Promised,
+        certificate: bytes = b"",
     ) -> None:
         # Without a promise it may show what was before as long as it likes: nobody waits for it.
         serving = hello.serving and guard.boottime() < before.until
@@ -212,6 +216,7 @@ class NodeMember(Member):
         self.stream = stream
         self.host = hello.host
         self.version = hello.version
+        self.certificate = certificate
         self.allowance = _Allowance(lambda: nodes.sent_by(hello.host))
         self.two_rounds = protocol >= TWO_ROUNDS
         self.calls = 0
@@ -280,10 +285,12 @@ class HostNodes:
         host_index: HostIndex,
         publisher: Publisher,
         tasks: guard.Tasks,
+        enrollments: Enrollments,
         known_commit: int = 0,
     ) -> None:
         """`known_commit` is one that the state has lost; 0 if it has not."""
         self._upstream = upstream
+        self.enrollments = enrollments
         self._store = store
         self._hosts = hosts
         self._host_index = host_index
@@ -413,9 +420,14 @@ class HostNodes:
     # A line.
 
     async def serve(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        host: str,
+        certificate: bytes = b"",
     ) -> None:
-        """Serve a node until its line is broken. `host` is the one that it can be the node of."""
+        """Serve a node until its line is broken. `host` is the one that it can be the node of, and
+        `certificate` (DER) says so, unless the node is on control's own host."""
         stream: MessageStream[ToControl] = MessageStream(reader, writer, ToControl)
         member: NodeMember | None = None
         sending: asyncio.Task[None] | None = None
@@ -427,10 +439,12 @@ class HostNodes:
             try:
                 async with asyncio.timeout(SNAPSHOT_WITHIN):
                     hello = await stream.receive(at_most(MAX_GREETING))
-                    problem = await self._problem(hello, host)
+                    problem = self._certificate_problem(host, certificate)
+                    problem = problem or await self._problem(hello, host)
                     if not problem:
                         await self._wait_for_others(host)
                         problem = WENT_BACK if self.known_commit else ""
+                        problem = problem or self._certificate_problem(host, certificate)
             finally:
                 self._greeting -= Counter((host,))
             if problem:
@@ -443,7 +457,7 @@ class HostNodes:
             if self._closing:
                 raise BrokenConnection("control is stopping")
             assert isinstance(hello, NodeHello)
-            member = self._enter(stream, hello)
+            member = self._enter(stream, hello, certificate)
             sending = self._tasks.start(self._bring_up(member), f"bringing up node {host}")
             await self._listen(member)
         except (BrokenConnection, TimeoutError) as error:
@@ -474,6 +488,9 @@ class HostNodes:
                     await guard.pause(JOIN_EVERY)
         finally:
             self._greeted -= Counter((host,))
+
+    def _certificate_problem(self, host: str, certificate: bytes) -> str:
+        return self.enrollments.problem(host, certificate) if certificate else ""
 
     def _may_connect(self, host: str) -> bool:
         if guard.monotonic() < self._barred.get(host, 0.0):
@@ -538,7 +555,9 @@ class HostNodes:
             " bring back the one that is missing"
         )
 
-    def _enter(self, stream: MessageStream[ToControl], hello: NodeHello) -> NodeMember:
+    def _enter(
+        self, stream: MessageStream[ToControl], hello: NodeHello, certificate: bytes
+    ) -> NodeMember:
         if earlier := self._members.get(hello.host):
             self.cut(earlier, "another connection has taken its place")
         term = self._store.leadership.term if self._store.leadership else 0
@@ -560,7 +579,8 @@ class HostNodes:
         arriving = self._arriving.get(hello.host, {}).values()
         before = self._absent.remove(hello.host)
         shows = before.groups if hello.serving else ()
-        member = NodeMember(self, stream, hello, protocol, {*here, *arriving, *shows}, before)
+        groups = {*here, *arriving, *shows}
+        member = NodeMember(self, stream, hello, protocol, groups, before, certificate)
         self._members[hello.host] = member
         if member.catching_up:
             member.behind = tuple(member.groups)
@@ -664,6 +684,10 @@ class HostNodes:
                     self._tasks.start(self._look_for(member, id, address), "looking for a machine")
                 case Enable() | Approve() | Prepare() | AskPrepared() | Postpone():
                     self._take(member, message)
+                case Renew():
+                    member.allowance.spend(CALL_COST)
+                    if renewed := self.enrollments.renew(member.host, member.certificate):
+                        member.stream.send(Renewed(renewed, self.enrollments.trusted))
                 case NodeHello():
                     raise BrokenConnection("a second hello")
                 case UnknownMessage():
@@ -757,6 +781,9 @@ class HostNodes:
             match put:
                 case HostPut(host=known) if not known.node:
                     self._join_again(known.name)
+                case HostPut(host=known) if member := self._members.get(known.name):
+                    if problem := self._certificate_problem(known.name, member.certificate):
+                        self.cut(member, problem)
                 case HostRemoved(name=name):
                     self._join_again(name)
         self._note_moves(changed.values())

@@ -181,6 +181,13 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     failed: str = ""  # why it could not be carried out; then nothing took effect
 
 
+class Renewed(msgspec.Struct, frozen=True, tag="renewed"):
+    """A new certificate for the key of the node, and what it has to trust from now on."""
+
+    certificate: str  # PEM
+    trusted: str  # certificates of authorities (PEM)
+
+
 class Goodbye(msgspec.Struct, frozen=True, tag="goodbye"):
     """Control stops in an orderly way."""
 
@@ -277,6 +284,10 @@ class Report(msgspec.Struct, frozen=True, tag="report"):
     unknown: Annotated[tuple[UnknownCaller, ...], Meta(max_length=MAX_ADDRESSES)] = ()
 
 
+class Renew(msgspec.Struct, frozen=True, tag="renew"):
+    """Asks for a new certificate: half of the life of the one that the node has is over."""
+
+
 class UnknownMessage(msgspec.Struct, frozen=True, tag="unknown"):
     """What is received instead of a message of another version that is not known here. It has no
     effect, but is a sign of life."""
@@ -295,6 +306,7 @@ ToNode: TypeAlias = (
     | Promise
     | Pong
     | Answer
+    | Renewed
     | Goodbye
     | UnknownMessage
 )
@@ -311,8 +323,42 @@ ToControl: TypeAlias = (
     | Ping
     | Kept
     | Report
+    | Renew
     | UnknownMessage
 )
+
+
+# A host that has no certificate yet, and control.
+
+
+class AskAuthority(msgspec.Struct, frozen=True, tag="ask-authority"):
+    """Asks for the certificate of the authority, whose fingerprint is in the token."""
+
+
+class Join(msgspec.Struct, frozen=True, kw_only=True, tag="join"):
+    """Asks for a certificate. Sent only to whom the authority vouches for."""
+
+    token: Annotated[str, Meta(max_length=256)]
+    request: Annotated[str, Meta(max_length=8_192)]  # PEM
+    host: Name = ""
+    machine: Annotated[str, Meta(max_length=256)] = ""
+
+
+class AuthorityAnswer(msgspec.Struct, frozen=True, tag="authority"):
+    certificate: str  # PEM
+
+
+class Issued(msgspec.Struct, frozen=True, kw_only=True, tag="issued"):
+    """The answer to `Join`."""
+
+    host: str
+    certificate: str  # PEM
+    trusted: str  # certificates of authorities (PEM)
+    control: tuple[str, ...]  # addresses for nodes
+
+
+FromNewHost: TypeAlias = AskAuthority | Join | UnknownMessage
+ToNewHost: TypeAlias = AuthorityAnswer | Issued | Unwelcome | UnknownMessage
 
 T = TypeVar("T")
 

@@ -53,6 +53,8 @@ from forewarn.metadata.publishing.messages import (
     Prepare,
     Promise,
     Publication,
+    Renew,
+    Renewed,
     Shown,
     SnapshotEnd,
     SnapshotPart,
@@ -138,6 +140,8 @@ class NodeUpstream:
         self._promised = 0.0  # until when, by our clock
         self._welcome = Welcome(protocol=1, version="", rules=Durations())
         self.on_apart: Callable[[bool], None] = lambda _: None  # True: apart from now on
+        self.wants_renewal: Callable[[], bool] = lambda: False  # of the node's certificate
+        self.on_renewed: Callable[[Renewed], None] = lambda _: None
         self.heard: float | None = None  # when control sent something last, in boot time
         self.journal_problem = ""  # why control is not followed, if the journal cannot be written
         self._opened = float("-inf")  # when the last line was opened
@@ -330,7 +334,8 @@ class NodeUpstream:
         return MAX_DIAL_PAUSE if self.journal_problem or at_once else MIN_DIAL_PAUSE
 
     async def report(self) -> None:
-        """Report polls regularly, and show groups that were held back for too long."""
+        """Report polls regularly, ask for a new certificate when it is time, and show groups that
+        were held back for too long."""
         while True:
             await guard.pause(REPORT_EVERY)
             if self._stream is not None:
@@ -340,6 +345,8 @@ class NodeUpstream:
                 if guard.monotonic() - self._pinged >= PULSE_EVERY:
                     self._pinged = guard.monotonic()
                     self._followed.send(self._ping())
+                if self.wants_renewal():
+                    self._followed.send(Renew())
             elif groups := self._staged.show_hidden(guard.monotonic() - MAX_HOLD):
                 log.warning(
                     "staged changes of groups are shown, although control has not released them",
@@ -447,6 +454,8 @@ class NodeUpstream:
                 self._ahead = sent - at, sent
             case Promise():
                 self._take_promise(message, stream)
+            case Renewed():
+                self.on_renewed(message)
             case Goodbye() | UnknownMessage():
                 pass  # control is stopping, and closes the line; or it has another version
             case _:

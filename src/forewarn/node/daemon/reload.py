@@ -252,7 +252,7 @@ def _apply_certificate(node: Node, config: Config, changed: _Changed) -> list[st
 
 def _apply_node_certificate(node: Node, config: Config, changed: _Changed) -> list[str]:
     """The same for the certificate for nodes."""
-    if node.node_certificates is None or config.nodes is None:
+    if node.node_certificates is None or config.nodes is None or config.nodes.tls is None:
         changed.postpone(*changed.any(*NODES_TLS))
         return []
     problem = node.node_certificates.reload(config.nodes.tls, config.nodes.authority)

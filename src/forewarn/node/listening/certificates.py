@@ -24,8 +24,15 @@ class Pair(msgspec.Struct, frozen=True):
 
     problem: str = ""
     usable: bool = True  # False: a server cannot use the pair; otherwise, clients will refuse it
-    expires: float = 0.0  # seconds since 1970
+    begins: float = 0.0  # seconds since 1970
+    expires: float = 0.0
     names: tuple[str, ...] = ()  # the certificate's subject alternative names
+
+    @property
+    def soon(self) -> float:
+        """How many seconds before its end the certificate is reported: one that is not valid for
+        long is renewed by itself."""
+        return min(EXPIRES_SOON, (self.expires - self.begins) / 4)
 
 
 def examine(
@@ -104,4 +111,7 @@ def _handshake(
 
 def _pair(certificate: dict[str, Any]) -> Pair:
     names = tuple(name for _, name in certificate.get("subjectAltName", ()))
-    return Pair(expires=ssl.cert_time_to_seconds(certificate["notAfter"]), names=names)
+    begins, expires = (
+        ssl.cert_time_to_seconds(certificate[key]) for key in ("notBefore", "notAfter")
+    )
+    return Pair(begins=begins, expires=expires, names=names)

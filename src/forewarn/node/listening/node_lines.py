@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from forewarn.metadata.publishing.host_nodes import HostNodes
+from forewarn.metadata.publishing.new_hosts import NewHosts
 from forewarn.metadata.publishing.node_upstream import Dial
 from forewarn.node.config import Address, Config
 from forewarn.node.listening.socket_activation import adopt
 from forewarn.node.listening.sockets import open_socket
 from forewarn.node.listening.tls import Certificates
 from forewarn.node.listening.unix_socket import open_unix_socket
+from forewarn.service.access.authority import NODE_URI
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
-NODE_URI = "forewarn:node:"  # and the host's name, in the certificate of its node
 HANDSHAKE_TIMEOUT = 5.0  # seconds
 MAX_HANDSHAKES = 256  # at a time; connections beyond that wait to be accepted
 ACCEPT_AGAIN = 1.0  # seconds after a node could not be accepted
@@ -48,6 +49,7 @@ class NodeListener:
         self._certificates = certificates
         self._host = host
         self._nodes = nodes
+        self._new_hosts = NewHosts(nodes.enrollments)
         self._refused = LogThrottle()
         self._handshakes = asyncio.Semaphore(MAX_HANDSHAKES)
         self._socket = listener
@@ -101,6 +103,10 @@ class NodeListener:
         finally:
             self._handshakes.release()
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+        certificate = transport.get_extra_info("ssl_object").getpeercert(True) if tls else b""
+        if certificate is None:  # which TLS allows only if hosts can be enrolled
+            await self._new_hosts.serve(reader, writer, peer[0])
+            return
         host = host_of(writer.get_extra_info("peercert") or {}) if tls else self._host
         if not host:
             log.warning(
@@ -110,7 +116,7 @@ class NodeListener:
             )
             transport.abort()
             return
-        await self._nodes.serve(reader, writer, host)
+        await self._nodes.serve(reader, writer, host, certificate)
 
     def close(self) -> None:
         self._socket.close()

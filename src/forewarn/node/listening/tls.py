@@ -31,14 +31,23 @@ class CertificateUnusable(CannotListen):
 
 
 class Certificates:
-    def __init__(self, tls: Tls, authority: Path | None = None, *, of_client: bool = False) -> None:
-        """With an authority, both sides need a certificate from it. Raises CertificateUnusable."""
+    def __init__(
+        self,
+        tls: Tls,
+        authority: Path | None = None,
+        *,
+        of_client: bool = False,
+        enrolls: bool = False,
+    ) -> None:
+        """With an authority, both sides need a certificate from it; a server that `enrolls` hosts
+        also accepts clients without any. Raises CertificateUnusable."""
         self._tls = tls
+        self._enrolls = enrolls
         self._authority = authority
         self._of_client = of_client
         self._stamp = self._stamp_of(tls)
         self.context = self._load(tls)  # for new connections
-        self._expires = 0.0  # seconds since 1970
+        self._pair = Pair()
         self._warned: float | None = None  # guard time of the last warning that it expires
         self._was_expired = False  # when it was looked at last
         self._problem = ""  # as found when it was loaded
@@ -53,11 +62,22 @@ class Certificates:
     @property
     def expires(self) -> Time:
         """When the certificate expires; 0 if clients do not accept it already."""
-        return round(self._expires * SECOND)
+        return round(self._pair.expires * SECOND)
+
+    @property
+    def expires_unless_renewed(self) -> Time | None:
+        """The same; None if it is short-lived, so that it is renewed by itself, and not late."""
+        left = self._pair.expires - guard.wall_us() / 1e6
+        return None if self._pair.soon < min(EXPIRES_SOON, left) else self.expires
+
+    @property
+    def half_over(self) -> bool:
+        """Whether half of the certificate's life is over."""
+        return guard.wall_us() / 1e6 >= (self._pair.begins + self._pair.expires) / 2
 
     @property
     def expired(self) -> bool:
-        return self._expires <= guard.wall_us() / 1e6
+        return self._pair.expires <= guard.wall_us() / 1e6
 
     @property
     def problem(self) -> str:
@@ -89,12 +109,12 @@ class Certificates:
         soon."""
         if self._stamp_of(self._tls) != self._stamp:
             self.reload()
-        left = self._expires - guard.wall_us() / 1e6
+        left = self._pair.expires - guard.wall_us() / 1e6
         now = guard.monotonic()
         due = self._warned is None or now - self._warned >= CERTIFICATE_WARN_EVERY
         due |= self.expired and not self._was_expired  # at once
         self._was_expired = self.expired
-        if self._expires > 0 and left < EXPIRES_SOON and due:
+        if self._pair.expires > 0 and left < self._pair.soon and due:
             self._warned = now
             log.warning(
                 "the certificate has expired" if left <= 0 else "the certificate expires soon",
@@ -103,7 +123,7 @@ class Certificates:
             )
 
     def _use(self, tls: Tls, context: ssl.SSLContext, pair: Pair) -> None:
-        self._tls, self.context, self._expires = tls, context, pair.expires
+        self._tls, self.context, self._pair = tls, context, pair
         self._warned, self._problem = None, pair.problem
         _warn_if_readable(tls.key)
 
@@ -129,7 +149,7 @@ class Certificates:
             client, server = ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER
             context = ssl.SSLContext(client if self._of_client else server)
             context.minimum_version = ssl.TLSVersion.TLSv1_3
-            context.verify_mode = ssl.CERT_REQUIRED
+            context.verify_mode = ssl.CERT_OPTIONAL if self._enrolls else ssl.CERT_REQUIRED
             # Whoever asks for a certificate chooses its common name, the authority the others.
             context.hostname_checks_common_name = False
             _load_authority(context, self._authority)

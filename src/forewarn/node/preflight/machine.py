@@ -10,7 +10,7 @@ from pathlib import Path
 
 from forewarn.control.notify.notifications import problems as notify_problems
 from forewarn.node import Config
-from forewarn.node.listening.certificates import examine
+from forewarn.node.listening.certificates import examine, readable_by_all
 from forewarn.node.listening.unix_socket import other_file
 from forewarn.node.preflight.addresses import address_findings, open_files_findings
 from forewarn.node.preflight.finding import Finding, fatal, warning
@@ -23,6 +23,7 @@ from forewarn.node.preflight.state_file import (
 )
 from forewarn.node.preflight.unit import unit_findings
 from forewarn.node.settings import LoadedSettings
+from forewarn.service.access.authority import KEY, Authority, AuthorityUnusable
 from forewarn.service.access.issuer_keys import IssuerUnavailable, fetch_keys
 from forewarn.service.engine import otel
 from forewarn.store.engines import stored_state
@@ -114,7 +115,16 @@ def _local_node(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
 
 
 def _certificate(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
-    if (lines := config.nodes) is not None:
+    if (lines := config.nodes) is not None and lines.keeps is not None:
+        try:
+            Authority(lines.keeps)
+        except AuthorityUnusable as error:
+            yield fatal(loaded, "authority", str(error))
+        else:
+            if readable_by_all(key := lines.keeps / KEY):
+                problem = f"{key} can be read by all users: chmod o= {key}"
+                yield warning(loaded, "authority", problem)
+    elif lines is not None and lines.tls is not None:
         pair = examine(lines.tls.certificate, lines.tls.key, lines.authority)
         yield from pair_findings(loaded, "nodes_", lines.tls, pair, "nodes")
     if config.tls is None:

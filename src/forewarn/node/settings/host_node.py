@@ -28,7 +28,6 @@ from forewarn.support.suggest import instead_of, value_problem
 
 NODE_PATHS = ("certificate", "key", "authority", "journal", "record")
 OTHER_NODE_VARIABLES = ("FOREWARN_NODE_CONFIG",)  # not a setting: read by the command line
-MAX_CONTROL = 16  # control nodes to connect to
 
 
 class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -62,7 +61,9 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 _TYPES: dict[str, Any] = {f.name: f.type for f in msgspec.structs.fields(NodeSettings)}
 SHARED = tuple(
-    f.name for f in msgspec.structs.fields(Settings) if f.name in _TYPES.keys() - {"control"}
+    f.name
+    for f in msgspec.structs.fields(Settings)
+    if f.name in _TYPES.keys() - {"control", "authority"}
 )
 
 
@@ -146,11 +147,11 @@ def _config(settings: NodeSettings, endpoint: LoadedSettings) -> HostNodeConfig:
         control = [values.address_or_path("control", text) for text in texts if text]
     except SettingsError as error:
         problem("control", str(error))
-    if not 1 <= len(texts) <= MAX_CONTROL or not all(texts):
+    if not 1 <= len(texts) <= values.MAX_CONTROL or not all(texts):
         problem(
             "control",
-            f"control must list 1 to {MAX_CONTROL} addresses of control for nodes, for example"
-            ' ["192.0.2.11:8171"], or the path of its socket on this host',
+            f"control must list 1 to {values.MAX_CONTROL} addresses of control for nodes, for"
+            ' example ["192.0.2.11:8171"], or the path of its socket on this host',
         )
     on_this_host = bool(control) and all(isinstance(place, Path) for place in control)
     for key in ("certificate", "key", "authority"):

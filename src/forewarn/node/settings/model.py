@@ -29,6 +29,7 @@ PATHS = (
     "nodes_certificate",
     "nodes_key",
     "nodes_authority",
+    "authority",
 )
 
 PREFIX = "FOREWARN_"  # of an environment variable that sets a setting
@@ -145,6 +146,9 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     nodes_certificate: str = ""  # of this control node on its lines to nodes (PEM)
     nodes_key: str = ""  # key of nodes_certificate (PEM)
     nodes_authority: str = ""  # authority that issues the certificates of both sides (PEM)
+    authority: str = ""  # directory of an authority that this service keeps; empty: none
+    nodes_addresses: list[str] | None = None  # of all control nodes for nodes, with `authority`
+    certificate_life: str = "7d"  # of the certificates that it issues, with `authority`
     log: str = "auto"  # console, json, or auto: console on a terminal, otherwise json
     log_level: str = "info"  # debug, info, warning or error
     traces: str = ""  # OTLP receiver (HTTP) for OpenTelemetry traces; empty: none

@@ -45,6 +45,7 @@ from forewarn.support.suggest import instead_of, value_problem
 from forewarn.support.text import not_utf8
 
 MAX_SETTINGS_BYTES = 1024 * 1024  # of a settings file
+COMMAS = ("control_names", "nodes_addresses")  # lists that a variable may have with commas
 
 _TOP: dict[str, Any] = {
     f.name: f.type for f in msgspec.structs.fields(Settings) if f.name != "driver_options"
@@ -256,7 +257,7 @@ def parse(kind: Any, text: str, key: str) -> Any:
         except ValueError as error:
             raise ValueError(f"{key} must be a whole number, not '{text}'") from error
     if text.strip()[:1] not in ("[", "{"):
-        if list in kinds and (key == "control_names" or "," not in text):
+        if list in kinds and (key in COMMAS or "," not in text):
             return _words(text)
         # Without the text: among the words of a program there may be a secret.
         raise ValueError(f"{key} must be a list or table, written as in the file or as JSON")

@@ -10,13 +10,17 @@ from itertools import combinations
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from forewarn.core.time import HOUR
 from forewarn.node.config import Address, ArmListener, LocalLine, NodeLines, Tls
 from forewarn.node.listening.unix_socket import MAX_SOCKET_PATH, too_long
 from forewarn.node.settings.model import Settings, SettingsError
+from forewarn.service.access.authority import CERTIFICATE
 from forewarn.support.program import ProgramUnusable, find_program
 from forewarn.support.text import in_words, listing, parse_duration
 
 MAX_GUEST_ADDRESSES = 8  # in `metadata`
+MAX_CONTROL = 16  # control nodes
+LEAST_CERTIFICATE_LIFE = HOUR  # with less, it would expire while control is restarted or repaired
 
 
 def gates(table: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
@@ -71,16 +75,55 @@ def _tls_lines(settings: Settings, where: Address | None = None) -> NodeLines | 
         key: getattr(settings, key) for key in ("nodes_certificate", "nodes_key", "nodes_authority")
     }
     if where is None:
-        if any(needed.values()):
-            given = next(key for key, value in needed.items() if value)
+        if settings.authority or any(needed.values()):
+            given = next((key for key, value in needed.items() if value), "authority")
             raise SettingsError(not_used(given, "an address in nodes"))
         return None
+    if settings.authority:
+        return _own_lines(settings, where)
+    if settings.nodes_addresses:
+        raise SettingsError(not_used("nodes_addresses", "authority"))
     if missing := [key for key, value in needed.items() if not value]:
         raise SettingsError(
             f"nodes needs {listing(missing)}: nodes and control know each other by certificates"
         )
     pair = Tls(Path(settings.nodes_certificate), Path(settings.nodes_key))
     return NodeLines(where, pair, Path(settings.nodes_authority))
+
+
+def _own_lines(settings: Settings, where: Address) -> NodeLines:
+    """Read how nodes are enrolled by an authority that this service keeps."""
+    for key in ("nodes_certificate", "nodes_key"):
+        if getattr(settings, key):
+            raise SettingsError(
+                f"{key} cannot be combined with authority, which issues that certificate; remove"
+                " one of them"
+            )
+    addresses = tuple(address("nodes_addresses", t) for t in settings.nodes_addresses or ())
+    if len(addresses) > MAX_CONTROL:
+        raise SettingsError(f"nodes_addresses: there are at most {MAX_CONTROL} control nodes")
+    if not addresses and is_any(where.host):
+        raise SettingsError(
+            f"nodes = {where}: nodes cannot connect to this address; set nodes_addresses to those"
+            ' of all control nodes, for example ["192.0.2.11:8171"]'
+        )
+    keeps = Path(settings.authority)
+    return NodeLines(
+        where,
+        None,
+        Path(settings.nodes_authority) if settings.nodes_authority else keeps / CERTIFICATE,
+        keeps,
+        addresses,
+        duration("certificate_life", settings.certificate_life, LEAST_CERTIFICATE_LIFE),
+    )
+
+
+def is_any(host: str) -> bool:
+    """Return whether an address stands for all addresses of a machine."""
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 def not_used(key: str, without: str) -> str:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from forewarn.core import Group, Machine, Refused, Status
-from forewarn.core.fleet import Health, Host
+from forewarn.core.fleet import REVOKED, Health, Host
 from forewarn.core.refusal import Hint, conflict, unknown
 from forewarn.core.registry import HostPut, Put
 from forewarn.core.time import Time
@@ -185,11 +185,25 @@ def with_cordon(
 
 
 def with_node(name: str, by: str, *, node: bool) -> Callable[[States], Sequence[Put]]:
-    """Return a function that stores whether a host is expected to have a node, if that is new."""
+    """Return a function that stores whether a host is expected to have a node, if that is new. A
+    token that the node did not need is not valid any more."""
 
     def put(states: States) -> Sequence[Put]:
         host = states.registry.hosts[name]
-        changed = msgspec.structs.replace(host, node=node)
+        if host.node is node:
+            return ()
+        used = host.enrollment if host.enrollment and host.enrollment.used_from else None
+        return (HostPut(msgspec.structs.replace(host, node=node, enrollment=used), by),)
+
+    return put
+
+
+def revoked(name: str, by: str) -> Callable[[States], Sequence[Put]]:
+    """Return a function that stores that no certificate and no token is valid for a host."""
+
+    def put(states: States) -> Sequence[Put]:
+        host = states.registry.hosts[name]
+        changed = msgspec.structs.replace(host, node_key=REVOKED, enrollment=None)
         return () if changed == host else (HostPut(changed, by),)
 
     return put

@@ -15,7 +15,7 @@ from forewarn.core import Event, EventType, Machine, Refused, Status, Time
 from forewarn.core import commands as c
 from forewarn.core.deciding.holds import Hold
 from forewarn.core.events import UNKNOWN_DURATION, Joint
-from forewarn.core.fleet import Health, Host
+from forewarn.core.fleet import REVOKED, Health, Host
 from forewarn.core.labels import Selector, matches
 from forewarn.core.refusal import Hint, conflict, unknown_name
 from forewarn.core.registry import HostPut, Put
@@ -35,6 +35,7 @@ from forewarn.service.platform.host_state import (
     machines_changed,
     not_enabled,
     placement_problem,
+    revoked,
     unchanged_check,
     with_cordon,
     with_health,
@@ -183,6 +184,17 @@ class Hosts:
         puts = with_node(name, by, node=False)
         unless = first_refusal(known_check(name), lambda _: self._node_problem(name))
         return await self._platform.announce_all([], notes, puts, unless)
+
+    async def revoke(self, name: str, by: str) -> Outcomes | Refused:
+        """Accept no certificate and no token of a host any longer, until it is enrolled anew."""
+        host = self.host(name)
+        if isinstance(host, Refused):
+            return host
+        revoked_before = host.node_key == REVOKED and host.enrollment is None
+        notes = (f"the certificates of host '{name}' were already revoked",)
+        return await self._platform.announce_all(
+            [], notes if revoked_before else (), revoked(name, by), known_check(name)
+        )
 
     def _node_problem(self, name: str) -> Refused | None:
         """Refuse to do without a node that serves the machines of its host."""

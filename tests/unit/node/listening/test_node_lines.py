@@ -57,7 +57,8 @@ def test_the_host_of_a_certificate_is_the_only_one_that_it_names() -> None:
 def test_new_lines_have_the_certificate_that_has_replaced_the_old_one(tmp_path: Path) -> None:
     control = Control(tmp_path)
     assert control.config.nodes is not None
-    tls: Tls = control.config.nodes.tls
+    tls = control.config.nodes.tls
+    assert tls is not None
     pair = control.authority.issue("forewarn:node:h1")
 
     async def play() -> None:

@@ -89,6 +89,15 @@ export const host = {
       effect: () => "What has waited for its node starts as the rules allow. Make sure that the node is stopped: if it is only cut off, its machines are disturbed without having been told.",
     },
     {
+      operation: "revokeHost",
+      label: "Revoke",
+      action: "revoke",
+      offered: (host) => host.enrollment !== "revoked" && (host.enrollment || host.node),
+      typed: true,
+      title: (host) => `Revoke the certificates of ${host.name}`,
+      effect: () => "Its node is disconnected at once, and refused until the host is enrolled again. Until then, nothing starts for its machines.",
+    },
+    {
       operation: "failHost",
       label: "Fail",
       action: "fail",

@@ -1,0 +1,259 @@
+"""`forewarn node join`: get the certificate of a host's node with a token, and write its settings.
+
+The token contains the fingerprint of the authority that has issued control's certificate. Its
+certificate is asked for first, over a connection that proves nothing, and must have that
+fingerprint; the token is sent only to whom this authority vouches for. The key of the node is made
+here and stays here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+import socket
+import ssl
+import tempfile
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from forewarn.metadata.publishing.messages import (
+    AskAuthority,
+    AuthorityAnswer,
+    BrokenConnection,
+    Issued,
+    Join,
+    MessageStream,
+    ToNewHost,
+    Unwelcome,
+)
+from forewarn.node import install_rules
+from forewarn.node.config import Address, Tls
+from forewarn.node.listening.certificates import examine
+from forewarn.node.settings.toml_lines import lines
+from forewarn.service.access import secret
+from forewarn.service.access.authority import new_request
+from forewarn.support import guard
+
+ANSWER_WITHIN = 10.0  # seconds in which control has to answer
+TRY_FOR = 20.0  # seconds: another control node may be about to take over
+TRY_EVERY = 0.5  # seconds between two rounds of all addresses
+UNITS = ("forewarn-node.socket", "forewarn-node.service")
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
+
+
+class CannotJoin(Exception):
+    """The host cannot join; the message says why. Nothing was changed."""
+
+
+class Token(msgspec.Struct, frozen=True):
+    text: str
+    fingerprint: str  # of the authority's certificate
+
+    @classmethod
+    def parse(cls, text: str) -> Token:
+        token, _, fingerprint = text.strip().partition(".")
+        if not secret.id_of(token) or not _FINGERPRINT.fullmatch(fingerprint):
+            raise CannotJoin(
+                "this is not a token for a host, or not all of it; 'forewarn host enroll' prints"
+                " the whole line"
+            )
+        return cls(token, fingerprint)
+
+
+class Joined(msgspec.Struct, frozen=True):
+    """What control has issued, and the key that it is for."""
+
+    issued: Issued
+    key: bytes
+
+
+class Files(msgspec.Struct, frozen=True):
+    """What is written: the settings, and in the directory of the node what it has to renew."""
+
+    config: Path
+    directory: Path
+
+    @property
+    def tls(self) -> Tls:
+        return Tls(self.directory / "node.pem", self.directory / "node.key")
+
+    @property
+    def authority(self) -> Path:
+        return self.directory / "nodes-authority.pem"
+
+    def problem(self) -> str:
+        """Return why they could not be written, or ""."""
+        for directory in (self.config.parent, self.directory):
+            if not directory.is_dir():
+                return f"{directory} does not exist; install the package of a node first"
+            if not os.access(directory, os.W_OK | os.X_OK):
+                return f"{directory} cannot be written by this user; run this as root"
+        if self.config.exists() and not os.access(self.config, os.R_OK | os.W_OK):
+            return f"{self.config} cannot be written by this user; run this as root"
+        return ""
+
+    def write(self, joined: Joined) -> None:
+        """Write all of them, each at once, for the user that owns the directory of the node."""
+        issued, tls, owner = joined.issued, self.tls, self.directory.stat()
+        text = self.config.read_text() if self.config.exists() else ""
+        settings: dict[str, str | list[str]] = {
+            "host": issued.host,
+            "control": list(issued.control),
+            "certificate": str(tls.certificate),
+            "key": str(tls.key),
+            "authority": str(self.authority),
+        }
+        contents = {
+            tls.key: (joined.key, 0o600),
+            tls.certificate: (issued.certificate.encode(), 0o644),
+            self.authority: (issued.trusted.encode(), 0o644),
+        }
+        for path, (content, mode) in contents.items():
+            _replace(path, content, mode, (owner.st_uid, owner.st_gid))
+        own = self.config.stat() if self.config.exists() else self.config.parent.stat()
+        new = with_settings(text, settings).encode()
+        _replace(self.config, new, 0o644, (own.st_uid, own.st_gid))
+
+
+def _replace(path: Path, content: bytes, mode: int, owner: tuple[int, int]) -> None:
+    new = path.with_name(f"{path.name}.new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        os.fchmod(file.fileno(), mode)
+        if os.geteuid() == 0:
+            os.fchown(file.fileno(), *owner)
+        file.write(content)
+    new.replace(path)
+
+
+def with_settings(text: str, settings: dict[str, str | list[str]]) -> str:
+    """Return a TOML text with these settings at the place of those that it has, or at its
+    beginning; everything else stays as it is."""
+    line_of, rows, added = lines(text), text.split("\n"), []
+    for key, value in settings.items():
+        written = f"{key} = {msgspec.json.encode(value).decode()}"
+        if (number := line_of.get((key,))) is None:
+            added.append(written)
+        else:
+            end = _end(rows, number)
+            rows[number - 1 : end] = [written, *[""] * (end - number)]  # other lines stay in place
+    return "\n".join([*added, *rows])
+
+
+def _end(rows: Sequence[str], start: int) -> int:
+    """Return the last line of the statement that begins in line `start`."""
+    end = start
+    while not _complete("\n".join(rows[start - 1 : end])):
+        end += 1
+    return end
+
+
+def _complete(statement: str) -> bool:
+    try:
+        return bool(tomllib.loads(statement))
+    except tomllib.TOMLDecodeError:
+        return False
+
+
+# Control.
+
+
+async def ask(addresses: Sequence[Address], token: Token, host: str) -> Joined:
+    """Ask control for a certificate, one control node after the other. Raises CannotJoin."""
+    key, request = new_request(host or socket.gethostname())
+    problems: dict[Address, str] = {}
+    end = guard.monotonic() + TRY_FOR
+    while True:
+        for address in addresses:
+            try:
+                return Joined(await _ask(address, token, request, host), key)
+            except (OSError, BrokenConnection, TimeoutError) as error:
+                problems[address] = _reason(error)
+        if guard.monotonic() >= end:
+            reasons = "; ".join(f"{address}: {why}" for address, why in problems.items())
+            raise CannotJoin(f"no control node enrolls this host: {reasons}")
+        await guard.pause(TRY_EVERY)
+
+
+async def _ask(address: Address, token: Token, request: str, host: str) -> Issued:
+    anyone = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
+    answer = await _exchange(address, anyone, AskAuthority())
+    if not isinstance(answer, AuthorityAnswer):
+        raise BrokenConnection("it enrolls no hosts")
+    try:
+        authority = ssl.PEM_cert_to_DER_cert(answer.certificate)
+    except ValueError:
+        authority = b""
+    if hashlib.sha256(authority).hexdigest() != token.fingerprint:
+        raise CannotJoin(
+            f"{address} does not have the authority of the token: it is the control of another"
+            " fleet, its authority was replaced, or somebody is in between. The token was not sent"
+        )
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.minimum_version = ssl.TLSVersion.TLSv1_3
+    trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    trusting.hostname_checks_common_name = False
+    trusting.load_verify_locations(cadata=answer.certificate)
+    join = Join(token=token.text, request=request, host=host, machine=socket.gethostname())
+    try:
+        issued = await _exchange(address, trusting, join)
+    except ssl.SSLCertVerificationError as error:
+        raise CannotJoin(
+            f"the certificate of {address} is not accepted: {error.verify_message}. The token was"
+            " not sent"
+        ) from error
+    if isinstance(issued, Unwelcome):
+        raise CannotJoin(issued.reason)
+    if not isinstance(issued, Issued):
+        raise BrokenConnection("it did not answer the request")
+    return issued
+
+
+async def _exchange(
+    address: Address, context: ssl.SSLContext, message: AskAuthority | Join
+) -> ToNewHost:
+    async with asyncio.timeout(ANSWER_WITHIN):
+        reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
+        stream: MessageStream[ToNewHost] = MessageStream(reader, writer, ToNewHost)
+        try:
+            stream.send(message)
+            return await stream.receive()
+        finally:
+            stream.cut()
+
+
+def check(joined: Joined, files: Files) -> None:
+    """Check that what control has issued can be used. Raises CannotJoin."""
+    with tempfile.TemporaryDirectory() as name:
+        trial = Files(files.config, Path(name))
+        trial.tls.key.touch(mode=0o600)
+        trial.tls.key.write_bytes(joined.key)
+        trial.tls.certificate.write_text(joined.issued.certificate)
+        trial.authority.write_text(joined.issued.trusted)
+        pair = examine(trial.tls.certificate, trial.tls.key, trial.authority, of_client=True)
+    if pair.problem:
+        problem = pair.problem.replace(f"{name}/", "")
+        raise CannotJoin(f"the certificate from control cannot be used here: {problem}")
+
+
+# The service manager.
+
+
+def start_units() -> str:
+    """Enable and start the units of the package. Returns what has gone wrong, or ""."""
+    if not Path("/run/systemd/system").is_dir():
+        return "systemd does not run here"
+    commands = (("enable", *UNITS), ("start", UNITS[0]), ("restart", UNITS[1]))
+    return install_rules.run([("systemctl", *command) for command in commands])
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError) and not str(error):
+        return "it does not answer"
+    return getattr(error, "strerror", "") or str(error)
