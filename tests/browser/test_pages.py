@@ -80,6 +80,10 @@ def test_the_life_of_an_event_is_a_table_with_marks_on_a_line(
             ["Announced", "First seen", "Approved", "Started", "NotBefore", "Ended"]
         )
         expect(timeline.locator("circle.ahead")).to_have_count(0)
+        machines = page.get_by_role("table").filter(has_text="First shown")
+        expect(machines.get_by_role("row").nth(1)).to_contain_text("not before it started")
+        records = page.get_by_role("table").filter(has_text="What has happened")
+        expect(records).to_contain_text("not shown before to web_0")
 
 
 def test_a_rollout_is_the_same_as_a_picture_and_as_a_table(

@@ -241,12 +241,17 @@ class Pair:
         last depends on the order, which is not the same if cases were put side by side."""
         groups = dict(node.store.groups)
         polls = [
-            (name, polls.count, polls.last, polls.first_sights)
+            (name, polls.count, polls.last)
             + ((polls.version, polls.incarnation) if in_order else ())
             for name in self.addresses
             if (polls := node.poll_index.polls(name))
         ]
-        return groups, polls, {name: node.poll_index.seen(name) for name in groups}
+        sights = {
+            event.id: node.poll_index.first_sights(event.id, self.addresses)
+            for group in groups.values()
+            for event in group.events
+        }
+        return groups, polls, sights, {name: node.poll_index.seen(name) for name in groups}
 
     def _fresh(self, *heard: Heard) -> bool:
         """No request id was given before."""

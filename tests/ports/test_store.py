@@ -481,6 +481,58 @@ def test_the_first_sighting_of_an_event_is_recorded_once(engine: Reopen) -> None
     run(using(engine(), again))
 
 
+async def _shown_before_the_start(store: Store) -> None:
+    """An event of two machines, of which one has been shown it, and is shown it when it starts."""
+    await store.transact(doing("web", web("web_0", "web_1", "web_2")))
+    await store.transact(doing("web", c.Enable()))
+    raised = c.Raise(id="A", type=EventType.REBOOT, machines=("web_0", "web_1"), by="test")
+    await store.transact(doing("web", raised))
+    event = store.groups["web"].events[0]
+    for shown in ({}, {"web_0": NOW.at + 6}):
+        await store.save(PollSightings(seen={}, firsts=(seen(event, "web_2", NOW.at + 5, shown),)))
+    await store.transact(doing("web", c.Approve(ids=("A",), by="web_0"), LATER))
+
+
+def test_the_history_has_who_had_been_shown_an_event_that_has_started(engine: Reopen) -> None:
+    async def look(store: Store) -> None:
+        shown = {"web_0": NOW.at + 6}
+        for what in (RecordKind.STARTED, RecordKind.SEEN):
+            (record,) = await store.history(HistoryQuery(what=(what,)))
+            assert (record.shown, record.answer) == (shown, "")
+        (first,) = await store.history(HistoryQuery(what=(RecordKind.SEEN,)))
+        assert (first.by, first.at) == ("web_2", NOW.at + 5)
+        assert (await store.sightings()).shown == {"A": shown}
+        others = await store.history(HistoryQuery(what=(RecordKind.RAISED,)))
+        assert [record.shown for record in others] == [None]
+
+    run(using(engine(), _shown_before_the_start))
+    run(using(engine(), look))
+
+
+def test_an_event_that_nobody_was_shown_has_started_unseen(engine: Reopen) -> None:
+    async def body(store: Store) -> None:
+        await store.transact(doing("web", web("web_0")))
+        await store.transact(doing("web", c.Enable()))
+        await store.transact(doing("web", reboot("A")))
+        await store.transact(doing("web", c.Approve(ids=("A",), by="ann"), LATER))
+        (record,) = await store.history(HistoryQuery(what=(RecordKind.STARTED,)))
+        assert record.shown == {}
+
+    run(using(engine(), body))
+
+
+def test_who_was_shown_an_event_by_a_clock_that_was_ahead_is_moved_back_with_it(
+    engine: Reopen,
+) -> None:
+    async def body(store: Store) -> None:
+        await _shown_before_the_start(store)
+        accepted = ClockAccepted(before=NOW.at + 5, by="test")
+        await store.transact(lambda _: Batch(NOW.at + 2, 0, puts=(accepted,)))
+        assert (await store.sightings()).shown == {"A": {"web_0": NOW.at + 3}}
+
+    run(using(engine(), body))
+
+
 def test_an_event_that_stays_when_the_history_is_pruned_has_one_first_sighting(
     engine: Reopen,
 ) -> None:

@@ -1,8 +1,8 @@
 """The history: one record for people about each thing that a commit has changed.
 
 Records are derived from the changes of commits and the state before them alone, so that they can
-be derived again at any time. The only exception is who saw an event first, which comes from the
-index of polls. Storing and querying records is the store's task.
+be derived again at any time. The only exception is which machines were shown an event, which comes
+from the index of polls. Storing and querying records is the store's task.
 """
 
 from __future__ import annotations
@@ -122,6 +122,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     note: str = ""  # for people: the reason, the ending, or the driver's last line of output
     output: str = ""  # of the driver
     answer: str = ""  # for programs: a JSON object with what the driver has answered
+    # Of SEEN and STARTED: since when each machine of the event has been shown it, if it has. It is
+    # complete some seconds after that. None: not known.
+    shown: Mapping[str, Time] | None = None
 
     def with_event(self, event: Event) -> Record:
         """Return the record with the fields of its event that never change."""
@@ -396,10 +399,14 @@ def _expanded(notes: Iterable[ReplayNote]) -> Iterator[tuple[RecordKind, str]]:
             yield RecordKind(what), note
 
 
-def seen(event: Event, machine: str, at: Time) -> Record:
-    """Return the record that `machine` was the first to be shown the event."""
+def seen(
+    event: Event, machine: str, at: Time, shown: Mapping[str, Time] | None = None
+) -> Record:
+    """Return the record that `machine` was the first to be shown the event, and since when each of
+    its own machines has been shown it."""
     unaffected = "" if machine in event.resources else machine
-    return _event_record(event, at, RecordKind.SEEN, machine, "", unaffected)
+    record = _event_record(event, at, RecordKind.SEEN, machine, "", unaffected)
+    return msgspec.structs.replace(record, shown=shown)
 
 
 def _event_record(

@@ -194,9 +194,13 @@ class LocalUpstream:
     def knows(self, group: str) -> bool:
         return group in self._store.groups
 
-    def active(self, group: str) -> set[str]:
-        """Return the events of a group that are not over."""
-        return {event.id for event in self._store.groups[group].events}
+    def active(self, group: str) -> dict[str, Time]:
+        """Return the events of a group that are not over, and when they were raised."""
+        return {event.id: event.raised_at for event in self._store.groups[group].events}
+
+    def record_shown(self, machine: str, group: str, id: str, at: Time) -> None:
+        """Record that a machine was shown an active event."""
+        self._guests.poll_index.shown(machine, group, (id,), at)
 
     def record_ended(self, machine: str, group: str, ids: Iterable[str], at: Time) -> None:
         """Record that a machine was shown events that are over by now, if there were such."""

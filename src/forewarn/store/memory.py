@@ -48,7 +48,7 @@ class Disk:
         self.keys: dict[tuple[str, str], KeyedRequest] = {}
         self.history: list[Record] = []
         self.timeline: list[Record] = []  # the same records, ordered by time
-        self.seen_events: set[str] = set()  # those with a record of who saw them first
+        self.seen_events: dict[str, Record] = {}  # the records of who was shown them
         self.last_record = 0  # the highest number of a record so far
         self.lease = LeaseRow()
 
@@ -62,7 +62,19 @@ class Disk:
             else:
                 self.timeline.append(numbered)
             if record.what is RecordKind.SEEN:
-                self.seen_events.add(record.event)
+                self.seen_events[record.event] = numbered
+
+    def record_shown(self, record: Record) -> None:
+        """Record who was shown an event. Of an event that was shown before, the first record
+        stays: only who has been shown it is new."""
+        before = self.seen_events.get(record.event)
+        if before is None:
+            self.record((record,))
+            return
+        after = msgspec.structs.replace(before, shown=record.shown)
+        self.seen_events[record.event] = after
+        self.history[bisect_left(self.history, before.seq, key=lambda r: r.seq)] = after
+        self.timeline[bisect_left(self.timeline, _mark(before), key=_mark)] = after
 
 
 class MemoryStore(BatchingStore):
@@ -154,7 +166,15 @@ class MemoryStore(BatchingStore):
             return
         correction = Correction(commit.at, accepted.before - commit.at)
         past = correction.past
-        disk.history = [replace(record, at=past(record.at)) for record in disk.history]
+        disk.history = [
+            replace(
+                record,
+                at=past(record.at),
+                shown=record.shown and {name: past(at) for name, at in record.shown.items()},
+            )
+            for record in disk.history
+        ]
+        disk.seen_events = {r.event: r for r in disk.history if r.what is RecordKind.SEEN}
         disk.timeline = sorted(disk.history, key=_mark)
         disk.commits = [replace(stored, at=past(stored.at)) for stored in disk.commits]
         disk.events = {id: correction.event(event) for id, event in disk.events.items()}
@@ -219,7 +239,15 @@ class MemoryStore(BatchingStore):
             indexes = range(first, end)
             ordered = reversed(indexes) if query.newest_first else indexes
             records = (timeline[index] for index in ordered)
-        return list(islice((r for r in records if _matches(r, query)), query.limit))
+        matching = islice((r for r in records if _matches(r, query)), query.limit)
+        return [self._with_shown(record) for record in matching]
+
+    def _with_shown(self, record: Record) -> Record:
+        """Return a record of a start with since when machines had been shown the event."""
+        if record.what is not RecordKind.STARTED:
+            return record
+        seen = self.disk.seen_events.get(record.event)
+        return msgspec.structs.replace(record, shown={} if seen is None else seen.shown)
 
     async def prune(self, cutoff: Time, keeps: Callable[[Event], bool]) -> int:
         self._check_term()
@@ -233,7 +261,7 @@ class MemoryStore(BatchingStore):
         removed = len(disk.history) - len(rest)
         disk.history = rest
         disk.timeline = sorted(rest, key=_mark)
-        disk.seen_events -= over
+        disk.seen_events = {id: r for id, r in disk.seen_events.items() if id not in over}
         disk.events = {id: event for id, event in disk.events.items() if id not in over}
         needed = min(cutoff, self._oldest_needed(cutoff))
         outdated = takewhile(lambda commit: commit.at < needed, disk.commits[:-1])
@@ -256,8 +284,8 @@ class MemoryStore(BatchingStore):
             self.disk.sightings = msgspec.structs.replace(
                 self.disk.sightings, known=sightings.known
             )
-        seen_events = self.disk.seen_events
-        self.disk.record(r for r in sightings.firsts if r.event not in seen_events)
+        for record in sightings.firsts:
+            self.disk.record_shown(record)
 
     async def sightings(self) -> PollSightings:
         stored = self.disk.sightings
@@ -267,6 +295,12 @@ class MemoryStore(BatchingStore):
             used=dict(stored.used),
             machines=dict(stored.machines),
             restored=self.disk.restored,
+            shown={
+                event.id: dict(seen.shown)
+                for group in self.disk.groups.values()
+                for event in group.events
+                if (seen := self.disk.seen_events.get(event.id)) and seen.shown is not None
+            },
         )
 
     async def notify_positions(self) -> Mapping[str, NotifyPosition]:

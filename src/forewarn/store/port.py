@@ -101,7 +101,9 @@ class PollSightings(msgspec.Struct, frozen=True, kw_only=True):
     machines: dict[str, MachineSighting] = {}
     served_until: Time | None = None  # if there is none, what is stored of it and `lost` stays
     lost: Duration = 0
-    firsts: tuple[Record, ...] = ()  # which machine saw an event first; by time, written only
+    # Which machine saw an event first, and which of its own have; by time, written only:
+    firsts: tuple[Record, ...] = ()
+    shown: dict[str, dict[str, Time]] = {}  # read only: the latter, by active event
     used: dict[str, Time] = {}  # by token: when it was last used
     copied: Time | None = None  # read only: the state is a copy, made then and not served since
     # The highest commit that was known, if the state is a copy, or has lost commits:
@@ -461,8 +463,8 @@ class Store(ABC):
 
     @abstractmethod
     async def save(self, sightings: PollSightings) -> None:
-        """Store the sightings. For each event, only the first record ever of which machine saw it
-        first is kept."""
+        """Store the sightings. For each event, the first record ever of which machine saw it first
+        is kept; of those that follow, only `shown`."""
 
     @abstractmethod
     async def sightings(self) -> PollSightings: ...

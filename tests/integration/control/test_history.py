@@ -37,7 +37,7 @@ from forewarn.core.registry import (
     TokenPut,
 )
 from forewarn.core.rollouts.model import Lane, Rollout, Step, prefix
-from forewarn.core.time import DAY, SECOND
+from forewarn.core.time import DAY, MINUTE, SECOND
 from forewarn.core.windows.model import MaintenanceConfiguration
 from forewarn.node.settings import Settings, SettingsError, config
 from forewarn.service.engine.writer import CommitPlan
@@ -140,6 +140,42 @@ def test_the_records_of_an_event_name_who_did_each_thing(service: Service) -> No
     ]
     first = records(service, event=event.id, what=(RecordKind.SEEN,))[0]
     assert first.at == START  # not when it was saved, nor when web_0 saw it too
+
+
+def test_who_was_warned_is_known_as_long_as_the_history_is_kept(tmp_path: Path) -> None:
+    with Service(FLEET, state=tmp_path / "state.db") as before:
+        before.get("web_1")
+        event = before.schedule("Reboot", "web_0", "web_2")
+        before.clock.advance("1m")
+        before.get("web_0")
+        before.approve("web_1", event)
+        before.clock.advance("1m")
+        before.get("web_2")  # it has started
+        before.clock.advance("20m")
+    since = to_datetime(START + MINUTE)
+    with Service(FLEET, sockets=True, state=tmp_path / "state.db") as service:
+        client = ControlClient(service.control_url)
+        found = client.event(event.id)
+        (started,) = client.last_records({"event": event.id, "what": "started"}, 9)
+        explained = client.explain(event.id)
+        assert found.status == "Finished"
+        assert found.seen_by == {"web_0": since, "web_2": to_datetime(START + 2 * MINUTE)}
+        assert found.not_warned == ["web_2"]
+        assert started.shown == {"web_0": since, "web_2": None}
+        assert explained.seen_by == found.seen_by
+        table = run(service, "--event", event.id, "--what", "started")
+        assert "not shown before to web_2" in table.output
+        words = ["event", "show", event.id, "--url", service.control_url]
+        shown = CliRunner().invoke(app, words).output
+        assert re.search(r"not warned +web_2\n", shown)
+
+
+def test_who_will_be_warned_is_not_known_before_the_start(service: Service) -> None:
+    service.get("web_1")
+    event = service.schedule("Reboot", "web_0")
+    found = ControlClient(service.control_url).event(event.id)
+    assert found.not_warned is None
+    assert found.seen_by == {}
 
 
 def test_each_kind_of_record_comes_about_once_in_a_real_service(stored: Service) -> None:

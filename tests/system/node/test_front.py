@@ -317,7 +317,7 @@ def test_polls_are_recorded_the_same_with_and_without_front(
     now = service._session.node.writer.now()
     assert (polls.count, polls.last, polls.version) == (6, now.at, NEWEST)
     assert polls.incarnation == 2
-    assert polls.first_sights == {event.id: seen.at}
+    assert poll_index.first_sights(event.id, [name]) == {name: seen.at}
     assert poll_index.seen(group.name) == now.served
     grown = [after - was for after, was in zip(counts.polls, before, strict=True)]
     assert grown == [0] * 12 + [5, 1]

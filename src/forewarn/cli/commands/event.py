@@ -3,7 +3,7 @@ abandon."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Annotated
 
@@ -161,7 +161,7 @@ def show(id: Id, json: Json = False, url: Url = None) -> None:
         if json:
             print_json(event)
             return
-        _show(event)
+        _show(event, _warned(event))
         print_clock(client)
 
 
@@ -563,7 +563,7 @@ def print_events(events: list[s.Event], if_empty: str = "") -> None:
     )
 
 
-def _show(event: s.Event) -> None:
+def _show(event: s.Event, more: Iterable[tuple[str, str]] = ()) -> None:
     approved = (
         f"by {event.approved.by} at {time_text(event.approved.at)}" if event.approved else "no"
     )
@@ -584,8 +584,19 @@ def _show(event: s.Event) -> None:
             ("approved", approved),
             ("started", time_text(event.started_at) or "no"),
             ("ended", f"{time_text(event.ended_at)}: {event.ending}" if event.ended_at else "no"),
+            *more,
         ]
     )
+
+
+def _warned(event: s.EventDetails) -> Iterator[tuple[str, str]]:
+    """Yield since when the machines of an event have been shown it, and which of them had not been
+    when it started."""
+    since = {name: event.seen_by[name] for name in event.machines if name in event.seen_by}
+    shown = ", ".join(f"{name} since {time_text(at)}" for name, at in since.items())
+    yield "shown to", shown or "none of its machines"
+    if event.not_warned:
+        yield "not warned", ", ".join(event.not_warned)
 
 
 def _postponed(event: s.Event) -> str:

@@ -15,7 +15,7 @@ from forewarn.cli import completion
 from forewarn.cli.output import Url, fail, print_clock, print_table, say, service, time_text
 from forewarn.control.client.client import ControlClient
 from forewarn.control.schema.feed import HistoryRecord
-from forewarn.support.text import counted, escaped
+from forewarn.support.text import counted, escaped, listing
 
 LINES = 50  # records in a table without --limit
 
@@ -176,7 +176,7 @@ def _show(records: list[HistoryRecord]) -> None:
             record.by,
             _about(record),
             record.event,
-            record.note,
+            _note(record),
         )
         for record in records
     ]
@@ -186,6 +186,13 @@ def _show(records: list[HistoryRecord]) -> None:
         minor=("NOTE", "EVENT", "BY"),
         if_empty="no matching entries",
     )
+
+
+def _note(record: HistoryRecord) -> str:
+    """Return the note of an entry and, of an event that has started, who had not been warned."""
+    unwarned = [name for name, since in (record.shown or {}).items() if since is None]
+    warning = f"not shown before to {listing(unwarned)}" if unwarned else ""
+    return "; ".join(filter(None, (record.note, warning)))
 
 
 def _show_outputs(records: list[HistoryRecord]) -> None:

@@ -134,8 +134,8 @@ class ControlClient:
             events.append(event)
         return events
 
-    def event(self, id: str) -> s.Event:
-        return self._call("GET", f"/v1/events/{_segment(id)}", s.Event)
+    def event(self, id: str) -> s.EventDetails:
+        return self._call("GET", f"/v1/events/{_segment(id)}", s.EventDetails)
 
     def cancel_events(self, request: s.CancelEventsRequest) -> s.CancelledEvents:
         return self._call("POST", "/v1/events/cancel", s.CancelledEvents, body=request)

@@ -168,12 +168,12 @@ async def schedule_event(call: Call, data: JSONBody[s.ScheduleRequest]) -> s.Out
         command_example="event show 4933F66C",
     ).options,
 )
-async def get_event(call: Call, id: Id) -> s.Event:
+async def get_event(call: Call, id: Id) -> s.EventDetails:
     """Events that are over are found as long as the history is kept."""
     id = await authorization.require_event(call, id)
     event = unwrap(await context().platform.event(id))
     call.headers["ETag"] = event_tag(event)
-    return core.event(event)
+    return core.event_details(event, await call.platform.shown(event))
 
 
 @post(

@@ -3,7 +3,7 @@ seconds."""
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import msgspec
 
@@ -171,6 +171,11 @@ class Postponement(msgspec.Struct, kw_only=True):
     after: Annotated[w.Moment, doc("`not_before` since then.")]
 
 
+SeenBy: TypeAlias = Annotated[
+    dict[str, w.Moment], doc("When each machine first received it, as long as the history is kept.")
+]
+
+
 class Event(msgspec.Struct, kw_only=True):
     """An event, active or past."""
 
@@ -212,6 +217,19 @@ class Event(msgspec.Struct, kw_only=True):
     held: Annotated[
         str, doc("Why an operator has to retry or finish it; empty if that is not so.")
     ] = ""
+
+
+class EventDetails(Event, kw_only=True):
+    """An event, and which machines were shown it."""
+
+    seen_by: SeenBy = {}
+    not_warned: Annotated[
+        list[str] | None,
+        doc(
+            "Its machines that had not been shown it when it started; complete after some seconds."
+            " Null: it has not started, or this is not known."
+        ),
+    ] = None
 
 
 class Outcome(Event, kw_only=True):
@@ -291,7 +309,7 @@ class Explanation(msgspec.Struct, kw_only=True):
     event: Annotated[Event, doc("The event.")]
     message: Annotated[str, doc("Explanation for people.")]
     holds: Annotated[list[Hold], doc("Reasons why it has not started.")] = []
-    seen_by: Annotated[dict[str, w.Moment], doc("When each machine first received it.")] = {}
+    seen_by: SeenBy = {}
     advice: Annotated[
         list[Advice], doc("What would make it start or end now; empty if nothing can.")
     ] = []

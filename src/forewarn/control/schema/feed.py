@@ -37,6 +37,13 @@ class HistoryRecord(msgspec.Struct, kw_only=True):
             "Answer of the driver for programs, for example `moved`. Limited tokens do not see it."
         ),
     ] = {}
+    shown: Annotated[
+        dict[str, Moment | None] | None,
+        doc(
+            "Of `started`: since when each machine of the event had been shown it; null: it had not"
+            " been. Complete after some seconds. Null as a whole: not known, or another kind."
+        ),
+    ] = None
 
 
 class HistoryPage(msgspec.Struct, kw_only=True):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 
 import msgspec
 
@@ -13,7 +14,7 @@ from forewarn.core.fleet import REVOKED, Host
 from forewarn.core.labels import labels_of
 from forewarn.core.time import SECOND
 from forewarn.service.indexes.coverage import CoverageCounts, coverage_of
-from forewarn.service.indexes.polls import MachinePolls
+from forewarn.service.indexes.polls import MachinePolls, Shown
 from forewarn.service.indexes.unknown_callers import UnknownCaller
 from forewarn.service.platform import platform as p
 from forewarn.service.platform.explain import EventExplanation
@@ -182,6 +183,18 @@ def event(event: Event) -> s.Event:
     )
 
 
+def event_details(details: Event, shown: Shown) -> s.EventDetails:
+    fields = msgspec.structs.asdict(event(details))
+    not_warned, started = None, details.started_at
+    if started is not None and shown.complete:
+        not_warned = [n for n in details.resources if shown.since.get(n, started + 1) > started]
+    return s.EventDetails(**fields, seen_by=_moments(shown.since), not_warned=not_warned)
+
+
+def _moments(times: Mapping[str, Time]) -> dict[str, datetime]:
+    return {name: to_datetime(at) for name, at in times.items()}
+
+
 def outcome(outcome: p.Outcome) -> s.Outcome:
     fields = msgspec.structs.asdict(event(outcome.event))
     return s.Outcome(**fields, notes=list(outcome.notes))
@@ -271,7 +284,7 @@ def explanation(explanation: EventExplanation, operations: list[str]) -> s.Expla
         event=event(explanation.event),
         message=explanation.message,
         holds=[hold(item) for item in explanation.holds],
-        seen_by={name: to_datetime(at) for name, at in explanation.seen_by.items()},
+        seen_by=_moments(explanation.seen_by),
         advice=[
             s.Advice(kind=item.kind.value, event=item.event, moved=list(item.moved))
             for item in explanation.advice

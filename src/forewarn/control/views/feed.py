@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ from forewarn.core.changes import (
     MachineRemoved,
 )
 from forewarn.core.fleet import Host, Machine
-from forewarn.core.history import HistoryReplayer, Record
+from forewarn.core.history import HistoryReplayer, Record, RecordKind
 from forewarn.core.registry import HostPut, HostRemoved, Put, RolloutPut, RolloutRemoved
 from forewarn.core.rollouts.model import Rollout
 from forewarn.store.port import Commit
@@ -167,7 +168,16 @@ def history_record(record: Record, *, limited: bool = False) -> f.HistoryRecord:
         note=record.note,
         output="" if limited else record.output,
         answer={} if limited else _answer(record.answer),
+        shown=_shown(record),
     )
+
+
+def _shown(record: Record) -> dict[str, datetime | None] | None:
+    """Return since when the machines of an event that has started had been shown it."""
+    if record.what is not RecordKind.STARTED or record.shown is None:
+        return None
+    before = {name: at for name, at in record.shown.items() if at <= record.at}
+    return {name: to_datetime(before[name]) if name in before else None for name in record.machines}
 
 
 def _answer(text: str) -> dict[str, Any]:

@@ -100,10 +100,13 @@ class Calls:
                 continue  # it has moved since, or is gone
             active = self._upstream.active(polled.group)
             events = tuple(id for id in polled.events if id in active)
-            poll = polled.machine, polled.group, polled.version, polled.incarnation, events
-            for at in (polled.first, polled.last)[: polled.count]:
-                poll_time = msgspec.structs.replace(now, at=min(max(at, earliest), now.at))
-                self._upstream.record_poll(*poll, poll_time)
+            for id in events:
+                at = min(max(polled.first, active[id]), now.at)
+                self._upstream.record_shown(polled.machine, polled.group, id, at)
+            if polled.count:
+                poll = polled.machine, polled.group, polled.version, polled.incarnation, events
+                at = min(max(polled.last, earliest), now.at)
+                self._upstream.record_poll(*poll, msgspec.structs.replace(now, at=at))
             if len(events) < len(polled.events):
                 # They have just ended, or were made up by whoever has taken over the host.
                 others = (id for id in polled.events if id not in active)
@@ -111,7 +114,7 @@ class Calls:
                 self._upstream.record_ended(
                     polled.machine, polled.group, islice(others, MAX_ENDED), at
                 )
-            self._upstream.record_repeated(polled.machine, max(0, polled.count - 2))
+            self._upstream.record_repeated(polled.machine, max(0, polled.count - 1))
         for group in report.alive:
             if self._upstream.knows(group):
                 self._upstream.sign_of_life(group)

@@ -264,7 +264,8 @@ class Kept(msgspec.Struct, frozen=True, tag="kept"):
 
 
 class Polled(msgspec.Struct, frozen=True, array_like=True):
-    """A machine's polls since it was last reported, all of one version and incarnation."""
+    """A machine's polls since it was last reported, all of one version and incarnation. `first` is
+    when it was first answered with that document, also if that was reported to another control."""
 
     machine: Name
     group: Name

@@ -79,10 +79,8 @@ class PollReport:
 
     def begin(self) -> None:
         """Report everything again, to a control node that may not know it."""
-        self._polls = {machine: polls for machine, polls in self._polls.items() if polls.count}
         for polls in self._polls.values():
-            if polls.repeats:
-                polls.first, polls.repeats = polls.last, False
+            polls.repeats = False
 
     def reports(self) -> Iterator[Report]:
         """Return what is to be reported since the last call, in messages of limited size."""
@@ -105,7 +103,7 @@ class PollReport:
         for machine, polls in before.items():
             if polls.repeats and not with_repeats:
                 self._polls[machine] = polls
-            elif polls.count:
+            elif polls.count or not polls.repeats:
                 yield _reported(machine, polls)
                 if self._repeat_every > 1:
                     polls.count, polls.repeats = 0, True

@@ -2,8 +2,13 @@
 
 In memory. When groups and machines last polled and when tokens were last used is saved every few
 seconds; the last of them may be lost, except when the service is stopped. Machines are saved in
-turn, a limited number at a time, so that the cost of a save does not grow with the fleet. A first
-sighting of an event is saved at once, so that the history has it before whatever it leads to.
+turn, a limited number at a time, so that the cost of a save does not grow with the fleet.
+
+The history has one record for each event that was shown: by which machine first, and since when
+each of the event's own machines has been shown it. It is written at once when the event is first
+shown, so that the history has it before whatever it leads to, and again when more machines have
+been shown it: with the next save, and at once when the event starts. Nodes report polls late, also
+those of an event that is over by then.
 """
 
 from __future__ import annotations
@@ -17,20 +22,17 @@ import msgspec
 from forewarn.core import Event, Group, Now, Time
 from forewarn.core.changes import Enabled, EventMoved, MachinePut, MachineRemoved
 from forewarn.core.events import ApprovalKind
-from forewarn.core.history import Record
+from forewarn.core.history import Record, RecordKind
 from forewarn.core.history import seen as first_seen
 from forewarn.core.lifecycle import Move
 from forewarn.core.registry import ClockAccepted
 from forewarn.core.retiming import Correction
 from forewarn.service.indexes.unknown_callers import UnknownCallers
-from forewarn.store.port import Commit, MachineSighting, PollSightings, Store
+from forewarn.store.port import Commit, HistoryQuery, MachineSighting, PollSightings, Store
 
 SAVE_EVERY = 5.0  # seconds of guard time between two saves
-MAX_UNSAVED = 10_000  # events that machines have seen first and that are not saved yet
+MAX_UNSAVED = 10_000  # events that machines were shown and that are not saved yet
 MACHINES_AT_ONCE = 2_000  # that a save looks at: 100,000 have had their turn after four minutes
-
-
-_NONE: dict[str, Time] = {}  # shared by all machines that were shown no event: most of a fleet
 
 
 class MachinePolls:
@@ -39,7 +41,6 @@ class MachinePolls:
     __slots__ = (
         "answered",
         "count",
-        "first_sights",
         "ignored",
         "incarnation",
         "last",
@@ -52,7 +53,6 @@ class MachinePolls:
         self.last: Time = 0
         self.version = ""
         self.incarnation = -1
-        self.first_sights = _NONE  # by event, while it is active
         self.ignored = 0  # as in MachineSighting
         self.answered: Time | None = None
         self.saved: Time = -1  # `last` when it was saved, unless something else has changed since
@@ -75,6 +75,37 @@ class MachinePolls:
         )
 
 
+class Shown(msgspec.Struct, frozen=True):
+    """Since when machines have been shown an event."""
+
+    since: dict[str, Time]
+    complete: bool = True  # the event's machines that are missing have not been shown it
+
+
+class _Sights:
+    """When machines were first shown an event."""
+
+    __slots__ = ("changes", "group", "late", "machines", "saved")
+
+    def __init__(self, group: str, machines: dict[str, Time], *, late: bool = False) -> None:
+        self.group = group
+        self.machines = machines  # in the order in which it became known
+        self.late = late  # the event was over before: the history may have more
+        self.changes = 0
+        self.saved: dict[str, Time] | None = None  # those that the history has
+
+    def add(self, machine: str, at: Time) -> bool:
+        """Note that a machine was shown the event. Returns whether that was not known."""
+        if self.machines.get(machine, at + 1) <= at:
+            return False
+        self.machines[machine] = at
+        self.changes += 1
+        return True
+
+    def of(self, machines: Iterable[str]) -> dict[str, Time]:
+        return {name: self.machines[name] for name in machines if name in self.machines}
+
+
 class PollIndex:
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -83,9 +114,9 @@ class PollIndex:
         self.saved_at: Time = 0  # when the store could last be written
         self._last_polls: dict[str, int] = {}
         self._unsaved: set[str] = set()
-        self._shown: set[str] = set()  # active events that a machine has been shown
-        self._firsts: dict[str, tuple[str, str, Time]] = {}  # group, machine: not yet saved
-        self.first_unsaved = asyncio.Event()  # set while one of them waits to be saved
+        self._sights: dict[str, _Sights] = {}  # by event, while it is active
+        self._unsaved_sights: dict[str, _Sights] = {}  # by event, which may be over
+        self.first_unsaved = asyncio.Event()  # set while one of them must be saved at once
         self.unknown_callers = UnknownCallers()
         self._uses: dict[str, Time] = {}  # by token
         self._unsaved_uses: set[str] = set()
@@ -104,12 +135,26 @@ class PollIndex:
 
     def first_sights(self, event: str, machines: Collection[str]) -> dict[str, Time]:
         """Return when each of the machines was first shown the event, if it was."""
-        sights = {}
-        for machine in machines:
-            polls = self._polls.get(machine)
-            if polls and event in polls.first_sights:
-                sights[machine] = polls.first_sights[event]
-        return sights
+        sights = self._sights.get(event)
+        return {} if sights is None else sights.of(machines)
+
+    async def when_shown(self, event: Event, machines: Collection[str]) -> Shown:
+        """Return when each of the machines was first shown an event, if it was. If it is over, or
+        another process decides, that is known of the event's own machines, and of the first."""
+        leadership = self._store.leadership
+        if not event.status.over and (leadership is None or leadership.held()):
+            return Shown(self.first_sights(event.id, machines))
+        since: dict[str, Time] = {}
+        if seen := await self._seen(event.id):
+            since = {seen.by: seen.at} | dict(seen.shown or {})
+        if unsaved := self._unsaved_sights.get(event.id):
+            since |= unsaved.of(machines)
+        return Shown(since, complete=seen is None or seen.shown is not None)
+
+    async def _seen(self, event: str) -> Record | None:
+        """Return what the history has about who was shown an event."""
+        query = HistoryQuery(event=event, what=(RecordKind.SEEN,), limit=1)
+        return next(iter(await self._store.history(query)), None)
 
     def used(self, token: str, at: Time) -> None:
         """Note that a token, given by its id, was used."""
@@ -147,39 +192,48 @@ class PollIndex:
         polls.last = at
         if polls.incarnation != incarnation or polls.version != version:
             polls.incarnation, polls.version = incarnation, version
-            if ids and polls.first_sights is _NONE:
-                polls.first_sights = {}
-            for id in ids:
-                polls.first_sights.setdefault(id, at)
-                if id not in self._shown:
-                    self._shown.add(id)
-                    self._firsts[id] = group, machine, at
-                    self.first_unsaved.set()
+            self.shown(machine, group, ids, at)
+
+    def shown(self, machine: str, group: str, ids: Iterable[str], at: Time) -> None:
+        """Note that a machine was shown active events."""
+        for id in ids:
+            sights = self._sights.get(id)
+            if sights is None:
+                sights = self._sights[id] = _Sights(group, {})
+                self.first_unsaved.set()
+            if sights.add(machine, at):
+                self._unsaved_sights[id] = sights
 
     def shown_before(self, machine: str, group: str, ids: Iterable[str], at: Time) -> None:
         """Note events that a machine was shown, as its node reports, and that are over by now: the
         history has a record of it, if there were such events."""
         for id in ids:
-            if len(self._firsts) < MAX_UNSAVED and id not in self._shown:
-                self._firsts.setdefault(id, (group, machine, at))
-                self.first_unsaved.set()
+            sights = self._unsaved_sights.get(id)
+            if sights is None and len(self._unsaved_sights) < MAX_UNSAVED:
+                sights = self._unsaved_sights[id] = _Sights(group, {}, late=True)
+            if sights is not None and sights.group == group:
+                sights.add(machine, at)
 
     def _correct(self, clock: Correction) -> None:
         """Correct times that were noted while the clock was ahead."""
         for polls in self._polls.values():
             polls.last, polls.answered = clock.past(polls.last), clock.past(polls.answered)
             polls.saved = clock.past(polls.saved)
-            for id, at in polls.first_sights.items():
-                polls.first_sights[id] = clock.past(at)
         self.unknown_callers.correct(clock)
         for token, at in self._uses.items():
             self._uses[token] = clock.past(at)
-        self._firsts = {id: (g, m, clock.past(at)) for id, (g, m, at) in self._firsts.items()}
+        for sights in (self._sights | self._unsaved_sights).values():
+            sights.machines = {name: clock.past(at) for name, at in sights.machines.items()}
 
     async def load(self) -> PollSightings:
         sightings = await self._store.sightings()
         self._last_polls.update(sightings.seen)
         self._uses.update(sightings.used)
+        for group in self._store.groups.values():
+            for event in group.events:
+                shown = sightings.shown.get(event.id)
+                if shown is not None:
+                    self._sights[event.id] = _Sights(group.name, dict(shown))
         if machines := sightings.machines:
             for group in self._store.groups.values():
                 for machine in group.machines:
@@ -189,7 +243,7 @@ class PollIndex:
         return sightings
 
     async def save_first_sightings(self, now: Now) -> None:
-        """Save which machine saw an event first, and nothing that can wait."""
+        """Save which machines were shown events, and nothing that can wait."""
         await self._save(now, PollSightings(seen={}))
 
     async def save(self, now: Now, *, all_machines: bool = False) -> None:
@@ -222,15 +276,17 @@ class PollIndex:
             raise
 
     async def _save(self, now: Now, sightings: PollSightings) -> None:
-        """Save sightings, and with them the first ones."""
-        firsts, self._firsts = self._firsts, {}
+        """Save sightings, and which machines were shown events."""
         self.first_unsaved.clear()
-        try:
-            records = tuple(await self._records(firsts))
-            await self._store.save(msgspec.structs.replace(sightings, firsts=records))
-        except BaseException:
-            self._firsts = {**self._firsts, **firsts}
-            raise
+        unsaved = {id: sights.changes for id, sights in self._unsaved_sights.items()}
+        records = await self._records(unsaved)
+        firsts = tuple(sorted(records, key=lambda record: record.at))
+        await self._store.save(msgspec.structs.replace(sightings, firsts=firsts))
+        for record in records:
+            self._unsaved_sights[record.event].saved = dict(record.shown or {})
+        for id, changes in unsaved.items():
+            if self._unsaved_sights[id].changes == changes:
+                del self._unsaved_sights[id]
         self.saved_at = now.at
 
     def _machines(self) -> Iterator[str]:
@@ -247,20 +303,29 @@ class PollIndex:
             names = list(islice(self._turn, MACHINES_AT_ONCE))
         return names
 
-    async def _records(self, firsts: Mapping[str, tuple[str, str, Time]]) -> list[Record]:
+    async def _records(self, ids: Collection[str]) -> list[Record]:
         """Return the records to save, also for events that are over by now."""
         events: dict[str, Event] = {}
-        for id, (group, _, _) in firsts.items():
-            state = self._store.groups.get(group)
+        for id in ids:
+            state = self._store.groups.get(self._unsaved_sights[id].group)
             if event := state.event(id) if state else None:
                 events[id] = event
-        ended = [id for id in firsts if id not in events]
-        if ended:
+        if ended := [id for id in ids if id not in events]:
             events |= await self._store.ended_events(ended)
-        records = [
-            first_seen(events[id], m, at) for id, (_, m, at) in firsts.items() if id in events
-        ]
-        return sorted(records, key=lambda record: record.at)
+        records = []
+        for id, event in events.items():
+            sights = self._unsaved_sights[id]
+            if event.group != sights.group:
+                continue  # made up by whoever has taken over a host
+            shown = sights.of(event.resources)
+            if sights.late and (seen := await self._seen(id)):
+                shown |= {
+                    name: min(at, shown.get(name, at)) for name, at in (seen.shown or {}).items()
+                }
+            if shown != sights.saved:
+                first, at = next(iter(sights.machines.items()))
+                records.append(first_seen(event, first, at, shown))
+        return records
 
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         """Forget events that are over, and machines that are gone or no longer known."""
@@ -273,11 +338,10 @@ class PollIndex:
                     case EventMoved(event=event):
                         if self._polls:
                             self._answered(item, commit.at)
-                        if event.id in self._shown and event.status.over:
-                            self._shown.discard(event.id)
-                            for machine in changed[entry.group].machines:
-                                if polls := self._polls.get(machine.name):
-                                    polls.first_sights.pop(event.id, None)
+                        if event.status.over:
+                            self._sights.pop(event.id, None)
+                        elif item.what is Move.START and event.id in self._unsaved_sights:
+                            self.first_unsaved.set()
                     case Enabled():  # its documents are counted from 1 again
                         for machine in changed[entry.group].machines:
                             if polls := self._polls.get(machine.name):
@@ -297,10 +361,9 @@ class PollIndex:
                 answered = self._polls.get(event.approved.by)
             case Move.READY:
                 answered = self._polls.get(item.by)
-            case Move.START if event.approved is None and event.id in self._shown:
-                for name in event.resources:
-                    polls = self._polls.get(name)
-                    if polls is not None and event.id in polls.first_sights:
+            case Move.START if event.approved is None:
+                for name in self.first_sights(event.id, event.resources):
+                    if polls := self._polls.get(name):
                         polls.ignored += 1
                         polls.saved = -1
                 return

@@ -47,7 +47,7 @@ from forewarn.service.indexes.coverage import Coverage, CoverageCounts
 from forewarn.service.indexes.events import ActiveEvents
 from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.indexes.machines import MachineIndex
-from forewarn.service.indexes.polls import PollIndex
+from forewarn.service.indexes.polls import PollIndex, Shown
 from forewarn.service.platform.explain import (
     EventExplanation,
     advice_for,
@@ -471,6 +471,7 @@ class Platform:
         event = await self.event(id)
         if isinstance(event, Refused):
             return event
+        shown = await self.shown(event)
         group = self._store.groups[event.group]
         holds, groups, now = self.holds(event), self._store.groups, self.writer.now()
         visible = event.status is Status.SCHEDULED and not event.unannounced
@@ -478,12 +479,19 @@ class Platform:
             event=event,
             holds=holds,
             message=summary(event, holds),
-            seen_by=self.poll_index.first_sights(event.id, [m.name for m in group.machines]),
+            seen_by=shown.since,
             advice=() if self._store.problem() else advice_for(event, holds, groups, now),
             verbs=verbs_for(event, holds, group, now),
             not_listening=self.not_listening(event.resources) if visible else {},
             unheard=visible and not self._heard(group),
         )
+
+    async def shown(self, event: Event) -> Shown:
+        """Return when each machine was first shown an event, if it was."""
+        group = self._store.groups.get(event.group)
+        machines = [machine.name for machine in group.machines] if group else []
+        names = dict.fromkeys((*machines, *event.resources))
+        return await self.poll_index.when_shown(event, names)
 
     def _heard(self, group: Group) -> bool:
         """Does any machine of the group poll, so that it could approve an event?"""

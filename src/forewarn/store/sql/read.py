@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from forewarn.core import Event, Group, Machine
+from forewarn.core import Event, Group, Machine, Time
 from forewarn.core.access import Token
 from forewarn.core.fleet import Host
 from forewarn.core.halts import Halt
@@ -33,6 +33,9 @@ _rollout = msgspec.json.Decoder(Rollout)
 _halt = msgspec.json.Decoder(Halt)
 _token = msgspec.json.Decoder(Token)
 _configuration = msgspec.json.Decoder(MaintenanceConfiguration)
+_times = msgspec.json.Decoder(dict[str, Time])  # the column `answer` of SEEN
+
+_SEEN, _STARTED = RecordKind.SEEN.value, RecordKind.STARTED.value
 
 
 def groups(connection: sa.Connection) -> dict[str, Group]:
@@ -79,8 +82,20 @@ def last_commit(connection: sa.Connection) -> int:
 def history_statement(query: HistoryQuery, dialect: str) -> sa.Select[Any]:
     """Return the statement for a query, in the SQL of `dialect`."""
     h, em = s.history.c, s.event_machines.c
-    statement = sa.select(s.history, s.events.c.body.label("event_body")).join_from(
-        s.history, s.events, s.events.c.id == h.event, isouter=True
+    seen = s.history.alias("seen")  # the record of who was shown the event that has started
+    statement = (
+        sa.select(
+            s.history,
+            s.events.c.body.label("event_body"),
+            seen.c.seq.label("seen_seq"),
+            seen.c.answer.label("seen_answer"),
+        )
+        .join_from(s.history, s.events, s.events.c.id == h.event, isouter=True)
+        .join(
+            seen,
+            sa.and_(h.what == _STARTED, seen.c.event == h.event, seen.c.what == sa.text("'seen'")),
+            isouter=True,
+        )
     )
     if query.machine is not None:
         events = sa.select(em.event).where(em.machine == query.machine)
@@ -138,7 +153,8 @@ def history_records(rows: Iterable[Any]) -> Iterator[Record]:
             cause=row.cause or "",
             note=row.note,
             output=row.output or "",
-            answer=row.answer or "",
+            answer="" if row.what == _SEEN else row.answer or "",
+            shown=_shown(row),
         )
         if row.event_body is None:
             yield record
@@ -146,3 +162,22 @@ def history_records(rows: Iterable[Any]) -> Iterator[Record]:
         if row.event not in events:
             events[row.event] = _event.decode(row.event_body)
         yield record.with_event(events[row.event])
+
+
+def _shown(row: Any) -> dict[str, Time] | None:
+    """Return since when machines have been shown the event, in records that say so."""
+    if row.what == _STARTED:
+        if row.seen_seq is None:
+            return {}  # nobody was
+        return _times.decode(row.seen_answer) if row.seen_answer else None
+    return _times.decode(row.answer) if row.what == _SEEN and row.answer else None
+
+
+def shown(connection: sa.Connection) -> dict[str, dict[str, Time]]:
+    """Return since when the machines of active events have been shown them."""
+    h, e = s.history.c, s.events.c
+    statement = sa.select(h.event, h.answer).join_from(s.events, s.history, h.event == e.id)
+    rows = connection.execute(
+        statement.where(~e.over, h.what == sa.text("'seen'"), h.answer.is_not(None))
+    )
+    return {row.event: _times.decode(row.answer) for row in rows}

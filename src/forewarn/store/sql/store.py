@@ -297,6 +297,7 @@ class SqlStore(BatchingStore):
             seen = {r.group_name: r.seen for r in connection.execute(sa.select(s.sightings))}
             values = {row.key: row.value for row in connection.execute(sa.select(s.service))}
             used = {row.id: row.used for row in connection.execute(sa.select(s.token_uses))}
+            shown = read.shown(connection)
             cursor = connection.exec_driver_sql(_MACHINE_SIGHTINGS).cursor
             assert cursor is not None
             rows = cursor.fetchall()  # of SQLite itself: there may be a hundred thousand
@@ -312,6 +313,7 @@ class SqlStore(BatchingStore):
             served_until=values.get("served_until"),
             lost=values.get("lost", 0),
             used=used,
+            shown=shown,
             copied=values.get(write.COPIED),
             known=values.get(write.KNOWN, 0),
             restored=values.get("restored"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from forewarn.core import Change, Event, Group
+from forewarn.core import Change, Event, Group, Time
 from forewarn.core.changes import EventMoved, MachinePut, MachineRemoved
 from forewarn.core.fleet import Host
 from forewarn.core.history import HistoryWriter, Record
@@ -61,6 +61,8 @@ _RECORD = (
     "INSERT INTO history (at, what, who, group_name, event, machine, host, type, cause, note,"
     " output, answer) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+# Of an event that was shown before, the first record stays: only who has been shown it is new.
+_SHOWN = _RECORD + " ON CONFLICT (event) WHERE what = 'seen' DO UPDATE SET answer = excluded.answer"
 _REGISTRY = {
     (table, key): (
         f"INSERT INTO {table} ({key}, body) VALUES (?, ?)"
@@ -117,6 +119,7 @@ _TIMES = (
     ("machine_sightings", "answered"),
 )
 _event = msgspec.json.Decoder(Event)
+_times = msgspec.json.Decoder(dict[str, Time])  # the column `answer` of the records of who saw it
 
 COPIED = "copied"  # in `service`: when this copy was made
 KNOWN = "known"  # in `service`: the highest commit that was known, if this is a copy or lost some
@@ -155,9 +158,7 @@ def write_sightings(statements: Statements, sightings: PollSightings) -> None:
         statements.execute_many(_SERVICE, values)
     if sightings.known:
         statements.execute_many(_SERVICE, [(KNOWN, sightings.known)])
-    # A record from before a restart stays the first one.
-    firsts = [_row(record) for record in sightings.firsts]
-    statements.execute_many(_RECORD + " ON CONFLICT DO NOTHING", firsts)
+    statements.execute_many(_SHOWN, [_row(record) for record in sightings.firsts])
 
 
 def write_notify_position(statements: Statements, position: NotifyPosition) -> None:
@@ -317,6 +318,16 @@ def _accept_clock(statements: Statements, commit: Commit, accepted: ClockAccepte
     )
     corrected = [(_encode(correction.event(_event.decode(body))), id) for id, body in rows]
     statements.execute_many("UPDATE events SET body = ? WHERE id = ?", corrected)
+    rows = statements.select(
+        "SELECT seq, answer FROM history WHERE what = 'seen' AND answer IS NOT NULL AND event IN"
+        " (SELECT event FROM history WHERE at > ? AND event IS NOT NULL)",
+        (now,),
+    )
+    shown = [
+        (_text({name: correction.past(at) for name, at in _times.decode(answer).items()}), seq)
+        for seq, answer in rows
+    ]
+    statements.execute_many("UPDATE history SET answer = ? WHERE seq = ?", shown)
     for table, column in _TIMES:
         statements.execute_many(
             f"UPDATE {table} SET {column} = {column} - ? WHERE {column} > ?",
@@ -346,5 +357,9 @@ def _row(record: Record) -> Row:
         None if of_event else record.cause or None,
         record.note,
         record.output or None,
-        record.answer or None,
+        (record.answer or None) if record.shown is None else _text(record.shown),
     )
+
+
+def _text(value: object) -> str:
+    return _encode(value).decode()

@@ -188,7 +188,8 @@ class Event:
 
     @property
     def seen_by(self) -> dict[str, datetime]:
-        """When each machine first got a document that lists the event; empty once it is over."""
+        """When each machine first got a document that lists the event. Once it is over,
+        this is known of its own machines, and of the first one."""
         explanation = allowed(self._session.run(self._session.node.platform.explain(self.id)))
         return {machine: to_datetime(at) for machine, at in explanation.seen_by.items()}
 

@@ -16,6 +16,7 @@ import pytest
 from forewarn.core import EventType, Group, Machine, Refused, Status, view
 from forewarn.core.commands import Done
 from forewarn.core.deciding.holds import HoldKind
+from forewarn.core.history import RecordKind
 from forewarn.drivers.port import Task
 from forewarn.drivers.simulated import SimulatedDriver
 from forewarn.metadata.publishing import (
@@ -48,6 +49,7 @@ from forewarn.node import Node
 from forewarn.service.engine import executor
 from forewarn.service.fleet.read import parse
 from forewarn.service.platform.hosts import MaintenanceMode
+from forewarn.store.port import HistoryQuery
 from forewarn.support import guard
 from helpers.host_nodes import FLEET, PATIENCE, Control, HostNode, host_node, until
 
@@ -605,6 +607,46 @@ def test_a_node_follows_no_control_of_an_earlier_term(tmp_path: Path) -> None:
             h1.upstream._term = 9
             with pytest.raises(BrokenConnection, match="term 0"):
                 h1.upstream._greeted(h1.upstream._welcome)
+
+    play(body)
+
+
+async def _seen_at_start(node: Node, id: str) -> set[str]:
+    """Return which machines the history has as shown an event before it started."""
+    await node.poll_index.save(node.writer.now())
+    query = HistoryQuery(event=id, what=(RecordKind.STARTED,))
+    (record,) = await node.store.history(query)
+    return {name for name, at in (record.shown or {}).items() if at <= record.at}
+
+
+def test_polls_that_nodes_report_after_a_start_count_as_warnings_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_upstream, "REPORT_EVERY", 3600.0)
+    control = Control(tmp_path)
+    one_domain = parse(FLEET.replace("host:", "update_domain: 0, host:"))
+    control.config = msgspec.structs.replace(control.config, fleet=one_domain)
+
+    async def body() -> None:
+        async with two_nodes(control) as (node, h1, h2):
+            await h1.upstream.enable("web")
+            done = await node.platform.schedule(
+                type=EventType.REBOOT, machines=("web_0", "web_1"), by="test"
+            )
+            assert not isinstance(done, Refused)
+            id = done.event.id
+            for h, machine in ((h1, "web_0"), (h2, "web_1")):
+                await shown(h, "web", (id, "Scheduled"))
+                now = h.upstream.now()
+                h.upstream.record_poll(machine, "web", "2020-07-01", 2, (id,), now)
+            assert await h1.upstream.approve("web_0", "web", [id])
+            assert await _seen_at_start(node, id) == set()
+            for h in (h1, h2):
+                assert h.upstream._stream is not None
+                for report in h.upstream._poll_report.reports():
+                    h.upstream._stream.send(report)
+            await until(lambda: len(node.poll_index.first_sights(id, ["web_0", "web_1"])) == 2)
+            assert await _seen_at_start(node, id) == {"web_0", "web_1"}
 
     play(body)
 

@@ -10,7 +10,19 @@ import { at, duration } from "../parts/text.js";
 import { Timeline } from "../parts/timeline.js";
 import { Verbs } from "../parts/verbs.js";
 
-const Machines = ({ event, seen, silent }) => {
+// When a machine was first shown an event. `known`: whether machines without a time have not been shown it.
+function firstShown(event, name, seen, silent, known) {
+  if (Object.hasOwn(seen, name)) {
+    const late = event.started_at && Date.parse(seen[name]) > Date.parse(event.started_at);
+    return `${at(seen[name])}${late ? ", after it had started" : ""}`;
+  }
+  if (!known) return "not known";
+  if (event.started_at) return "not before it started";
+  if (Object.hasOwn(silent, name)) return "not yet; it does not ask for its events";
+  return event.ended_at ? "never" : "not yet";
+}
+
+const Machines = ({ event, seen, silent, known }) => {
   return html`
     <table class="rows">
       <caption>Machines</caption>
@@ -20,7 +32,7 @@ const Machines = ({ event, seen, silent }) => {
           (name) => html`
             <tr key=${name}>
               <td><${MachineLink} name=${name} /></td>
-              <td>${Object.hasOwn(seen, name) ? at(seen[name]) : Object.hasOwn(silent, name) ? "not yet; it does not ask for its events" : event.ended_at ? "never" : "not yet"}</td>
+              <td>${firstShown(event, name, seen, silent, known)}</td>
               <td>${event.ready.includes(name) ? "yes" : ""}</td>
             </tr>
           `,
@@ -29,10 +41,6 @@ const Machines = ({ event, seen, silent }) => {
     </table>
   `;
 };
-
-// Who has seen an event according to the history, which knows it also when the event is over.
-const seenIn = (records) =>
-  Object.fromEntries(records.filter(({ what, by }) => what === "seen" && by).map(({ by, at: instant }) => [by, instant]));
 
 // The reasons follow, so they are not said twice.
 const severalReasons = ({ event, holds }) => `${event.approved ? "Approved, but waiting" : "Waiting"} for ${holds.length} reasons:`;
@@ -43,7 +51,8 @@ export function Event({ name: id }) {
   return html`
     <${Loaded} of=${explained} title="Event">${(of) => {
       const { event } = of;
-      const seen = { ...seenIn(history.data?.records ?? []), ...of.seen_by };
+      const seen = of.seen_by;
+      const started = history.data?.records.find(({ what }) => what === "started");
       return html`
         <${Page} title=${nameOf(event)}
           aside=${html`<${Badge} kind=${stateOf(event)}>${event.held || event.status}<//>`}>
@@ -63,7 +72,7 @@ export function Event({ name: id }) {
             ["Ticket", event.ticket],
             ["Cause", event.cause && html`<${Cause} of=${event.cause} />`],
           ]} />
-          <${Machines} event=${event} seen=${seen} silent=${of.not_listening} />
+          <${Machines} event=${event} seen=${seen} silent=${of.not_listening} known=${started?.shown !== null} />
           <${Loaded} of=${history}>${({ records }) => html`<${Records} of=${records} caption="What has happened" about=${false} />`}<//>
         <//>
       `;
