@@ -90,6 +90,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     addresses: tuple[str, ...] = ()
     host: str = ""
     moved_from: str | None = None  # its host in the inventory, if it is known to have moved since
+    # A driver has moved it from there, and no fleet file has said anything else about it since.
+    relocated: bool = False
     disputed: str = ""  # the host that a fleet file still named after the machine had moved
     spot: bool = False
     computer_name: str = ""

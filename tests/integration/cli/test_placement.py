@@ -85,6 +85,15 @@ def moved_away(service: Service) -> None:
     assert where(service) == ("h3", "h1", False)
 
 
+def moved_by_driver(service: Service) -> str:
+    """Let the driver move db-0 away from h1, and return where it is now."""
+    service.redeploy("db-0").until_started(approve=True).until_over()
+    new = where(service)[0]
+    assert where(service) == (new, "h1", False)
+    assert new != "h1"
+    return new
+
+
 def test_a_machine_that_was_moved_by_hand_is_warned_on_its_new_host(service: Service) -> None:
     moved_away(service)
     printed(service, "machine", "moved", "db-0", "--to", "h1")
@@ -111,6 +120,43 @@ def test_a_file_that_contradicts_a_move_is_a_conflict_until_an_operator_resolves
     assert where(service) == ("h3", "h1", False)
     printed(service, "host", "maintain", "h1", "--type", "Reboot")
     assert [event.type for event in service.events] == ["Freeze"]
+
+
+def test_a_file_that_has_not_changed_since_a_driver_moved_a_machine_is_no_conflict(
+    service: Service, fleet: Path
+) -> None:
+    new = moved_by_driver(service)
+    assert new != "h1"
+    fleet.write_text(FLEET.replace("update_domain: 1", "update_domain: 2"))
+    assert conflicts(printed(service, "apply", fleet)) == []  # another machine may have changed
+    assert where(service) == (new, "h1", False)
+    printed(service, "host", "maintain", "h1", "--type", "Freeze")
+    printed(service, "host", "maintain", new, "--type", "Freeze")
+    [event] = [e for e in service.document("db-0")["Events"] if "db-0" in e["Resources"]]
+    assert event["EventType"] == "Freeze"
+
+
+def test_a_file_that_says_something_else_since_a_driver_moved_a_machine_is_a_conflict(
+    service: Service, fleet: Path
+) -> None:
+    new = moved_by_driver(service)
+    [other] = {"h2", "h3"} - {new}
+    fleet.write_text(FLEET.replace("db-0, host: h1", f"db-0, host: {other}"))
+    assert conflicts(printed(service, "apply", fleet)) == [("db-0", other, new)]
+    fleet.write_text(FLEET)  # it has changed since, whatever it said before
+    assert conflicts(printed(service, "apply", fleet)) == [("db-0", "h1", new)]
+    assert where(service) == (new, "h1", True)
+
+
+def test_a_move_that_was_reported_after_that_of_a_driver_can_be_contradicted(
+    service: Service, fleet: Path
+) -> None:
+    new = moved_by_driver(service)
+    [other] = {"h2", "h3"} - {new}
+    assert "already known" in printed(service, "machine", "moved", "db-0", "--to", new)
+    assert conflicts(printed(service, "apply", fleet)) == []
+    printed(service, "machine", "moved", "db-0", "--to", other)
+    assert conflicts(printed(service, "apply", fleet)) == [("db-0", "h1", other)]
 
 
 @pytest.mark.parametrize(

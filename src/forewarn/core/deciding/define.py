@@ -76,7 +76,9 @@ def merged_machine(current: Machine | None, wanted: Machine, command: c.Define) 
     """Return the machine as in the inventory, but with what has happened to it since.
 
     That is an eviction or delete, and a move of which the inventory does not know yet. A definition
-    that was observed after such a move contradicts it, unless it says which source counts.
+    that was observed after such a move contradicts it, unless it says which source counts. One that
+    names the host from which a driver has moved the machine says nothing new: it does not know of
+    the move.
     """
     if current is None:
         return wanted
@@ -89,7 +91,13 @@ def merged_machine(current: Machine | None, wanted: Machine, command: c.Define) 
             host, moved_from = current.host, wanted.host
         elif moved and (not wanted.host or placement is None):
             host, moved_from = current.host, wanted.host
-            says_more = observed or wanted.host != current.moved_from
+            says_more = wanted.host != current.moved_from or (observed and not current.relocated)
             disputed = wanted.host if says_more else current.disputed
-    retained = {"gone": current.gone, "host": host, "moved_from": moved_from, "disputed": disputed}
-    return msgspec.structs.replace(wanted, **retained)
+    return msgspec.structs.replace(
+        wanted,
+        gone=current.gone,
+        host=host,
+        moved_from=moved_from,
+        relocated=current.relocated and moved_from == current.moved_from,
+        disputed=disputed,
+    )

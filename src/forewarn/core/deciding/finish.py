@@ -51,7 +51,8 @@ def finished(
             if machine.name in event.resources and machine.alive
         ]
     if event.relocates or moved:
-        items += _relocated(apply(group, tuple(items)), event, moved or {})
+        after = apply(group, tuple(items))
+        items += _relocated(after, event, moved or {}, by_driver=carried_out)
         departing = event.resources if event.relocates else tuple(moved or ())
         items += _departures(group, event, departing, moved or {})
     moved_by = f"with {event.id}" if event.relocates or moved else ""
@@ -76,22 +77,31 @@ def moot(group: Group, now: Now, moved_by: str = "") -> list[Change]:
     return items
 
 
-def _relocated(group: Group, event: Event, moved: dict[str, str]) -> list[Change]:
+def _relocated(
+    group: Group, event: Event, moved: dict[str, str], *, by_driver: bool
+) -> list[Change]:
     """Return the changes that put the event's machines on their new hosts."""
     items: list[Change] = []
     for machine in group.machines:
         host = moved.get(machine.name)
         if machine.name in event.resources and host is not None:
-            after = machine_on(machine, host)
+            after = machine_on(machine, host, by_driver=by_driver)
             if after != machine:
                 items.append(MachinePut(after))
     return items
 
 
-def machine_on(machine: Machine, host: str) -> Machine:
+def machine_on(machine: Machine, host: str, *, by_driver: bool = False) -> Machine:
     """Return a machine that is known to be on this host, whatever the inventory says."""
     moved_from = None if machine.inventory_host == host else machine.inventory_host
-    return msgspec.structs.replace(machine, host=host, moved_from=moved_from, disputed="")
+    relocated = by_driver or (machine.relocated and machine.host == host)
+    return msgspec.structs.replace(
+        machine,
+        host=host,
+        moved_from=moved_from,
+        relocated=relocated and moved_from is not None,
+        disputed="",
+    )
 
 
 def record_move(group: Group, command: RecordMove, now: Now) -> Changes | Refused:

@@ -93,7 +93,9 @@ def to_guests(machine: Machine) -> Machine:
     """Return what guests can see of a machine."""
     if not (machine.labels or machine.host or machine.moved_from or machine.disputed):
         return machine
-    return msgspec.structs.replace(machine, labels={}, host="", moved_from=None, disputed="")
+    return msgspec.structs.replace(
+        machine, labels={}, host="", moved_from=None, relocated=False, disputed=""
+    )
 
 
 def to_next_host(machine: Machine) -> Machine:

@@ -37,7 +37,7 @@ _GROUP_FIELDS = ("kind", "policy", "place", "labels")
 _MACHINE_FIELDS = tuple(
     field.name
     for field in msgspec.structs.fields(Machine)
-    if field.name not in ("name", "moved_from", "disputed", "gone")
+    if field.name not in ("name", "moved_from", "relocated", "disputed", "gone")
 )
 
 
@@ -166,13 +166,12 @@ def declared(machine: Machine) -> Machine:
     """Return a machine as it was defined, without what has happened to it since."""
     if not machine.gone and machine.moved_from is None:
         return machine
-    host = machine.inventory_host
-    return msgspec.structs.replace(machine, host=host, moved_from=None, disputed="", gone="")
+    return as_known(msgspec.structs.replace(machine, host=machine.inventory_host))
 
 
 def as_known(machine: Machine) -> Machine:
     """Return a machine as it would be defined if the inventory knew where it is."""
-    return msgspec.structs.replace(machine, moved_from=None, disputed="", gone="")
+    return msgspec.structs.replace(machine, moved_from=None, relocated=False, disputed="", gone="")
 
 
 class _Comparer:
@@ -308,8 +307,9 @@ class _Comparer:
         return define
 
     def _note_conflict(self, group: str, define: Define, wanted: Machine, after: Machine) -> None:
-        """Note a machine that stays elsewhere than the file says."""
-        if not define.observed or wanted.name in define.kept or not wanted.host:
+        """Note a machine that stays elsewhere than the file says, unless the file only does not
+        know that a driver has moved it."""
+        if not define.observed or wanted.name in define.kept or not wanted.host or after.relocated:
             return
         if len(self._conflicts) == MAX_DETAILED:
             self._omitted_conflicts += 1
