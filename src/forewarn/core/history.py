@@ -399,9 +399,7 @@ def _expanded(notes: Iterable[ReplayNote]) -> Iterator[tuple[RecordKind, str]]:
             yield RecordKind(what), note
 
 
-def seen(
-    event: Event, machine: str, at: Time, shown: Mapping[str, Time] | None = None
-) -> Record:
+def seen(event: Event, machine: str, at: Time, shown: Mapping[str, Time] | None = None) -> Record:
     """Return the record that `machine` was the first to be shown the event, and since when each of
     its own machines has been shown it."""
     unaffected = "" if machine in event.resources else machine

@@ -278,14 +278,15 @@ class PollIndex:
     async def _save(self, now: Now, sightings: PollSightings) -> None:
         """Save sightings, and which machines were shown events."""
         self.first_unsaved.clear()
-        unsaved = {id: sights.changes for id, sights in self._unsaved_sights.items()}
+        unsaved = dict(self._unsaved_sights)
+        changes = {id: sights.changes for id, sights in unsaved.items()}
         records = await self._records(unsaved)
         firsts = tuple(sorted(records, key=lambda record: record.at))
         await self._store.save(msgspec.structs.replace(sightings, firsts=firsts))
         for record in records:
-            self._unsaved_sights[record.event].saved = dict(record.shown or {})
-        for id, changes in unsaved.items():
-            if self._unsaved_sights[id].changes == changes:
+            unsaved[record.event].saved = dict(record.shown or {})
+        for id, sights in unsaved.items():
+            if self._unsaved_sights.get(id) is sights and sights.changes == changes[id]:
                 del self._unsaved_sights[id]
         self.saved_at = now.at
 
@@ -303,18 +304,18 @@ class PollIndex:
             names = list(islice(self._turn, MACHINES_AT_ONCE))
         return names
 
-    async def _records(self, ids: Collection[str]) -> list[Record]:
+    async def _records(self, unsaved: Mapping[str, _Sights]) -> list[Record]:
         """Return the records to save, also for events that are over by now."""
         events: dict[str, Event] = {}
-        for id in ids:
-            state = self._store.groups.get(self._unsaved_sights[id].group)
+        for id, sights in unsaved.items():
+            state = self._store.groups.get(sights.group)
             if event := state.event(id) if state else None:
                 events[id] = event
-        if ended := [id for id in ids if id not in events]:
+        if ended := [id for id in unsaved if id not in events]:
             events |= await self._store.ended_events(ended)
         records = []
         for id, event in events.items():
-            sights = self._unsaved_sights[id]
+            sights = unsaved[id]
             if event.group != sights.group:
                 continue  # made up by whoever has taken over a host
             shown = sights.of(event.resources)
