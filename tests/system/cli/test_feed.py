@@ -101,7 +101,7 @@ def test_a_stream_begins_with_its_position_and_has_each_commit(service: Service)
         assert (change.event, change.type, change.note) == (event.id, "Reboot", "new kernel")
         assert change.machines == ["web_0"]
         # The event as it is: nobody has to ask for it.
-        assert told.events == [ControlClient(service.control_url).event(event.id)]
+        assert told.events == ControlClient(service.control_url).events()
         service.approve("web_1", event)
         told = stream.changes()
         assert [change.what for change in told.changes] == ["approved", "started"]
