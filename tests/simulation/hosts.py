@@ -220,6 +220,7 @@ class Hosts(Simulation):
         self.findings: list[Finding] = []
         self.nodes: dict[str, HostNode] = {}
         self.lives = 0  # of control
+        self._begun = 0.0  # when the last of them did
         self.host_nodes: HostNodes | None = None
         self._ends: list[End] = []  # control's
         self._unknown: set[str] = set()
@@ -297,6 +298,7 @@ class Hosts(Simulation):
         self.compare()
         self.see_time()
         self.note("up")
+        self._begun = self.loop.time()
         self._recorder.state(self.store, self.at)
 
     async def record_move(self, machine: str, host: str, by: str) -> Any:
@@ -340,6 +342,13 @@ class Hosts(Simulation):
                 if node.alive:
                     node.note_time()
         await super().restart(away)
+
+    async def advance(self, by: int) -> None:
+        """The service's time passes in an instant. Minutes of it do not pass while nodes still have
+        a promise of the control before, and show what was before its last commit."""
+        if by >= MINUTE:
+            await guard.pause(max(0.0, self._begun + PROMISES_OVER - self.loop.time()))
+        await super().advance(by)
 
     async def bury(self) -> None:
         self.see_time()
