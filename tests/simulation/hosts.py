@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,8 @@ class HostNode:
         return f"{self.host} {self.lives}"
 
     def make_upstream(self, journal: Any) -> NodeUpstream:
-        return NodeUpstream([self.dial], self.host, FollowedClock(self.sim.clocks.read_us), journal)
+        dials = [partial(self.dial, n) for n in range(self.sim.addresses)]
+        return NodeUpstream(dials, self.host, FollowedClock(self.sim.clocks.read_us), journal)
 
     async def start(self) -> None:
         self.lives += 1
@@ -175,11 +177,13 @@ class HostNode:
     def shown(self) -> list[Any]:
         return list(self.upstream._staged._shown.values())
 
-    async def dial(self) -> Any:
-        serve = self.sim.serve
-        if serve is None or not self.link.works:
+    async def dial(self, address: int) -> Any:
+        if not self.link.works:
             await guard.pause(CANNOT_CONNECT)
             raise OSError("control cannot be reached")
+        serve = self.sim.serve
+        if serve is None or self.sim.lives % self.sim.addresses != address:
+            raise OSError("it does not decide")
         self.end = self.link.connect(lambda end: serve(end, self.host))
         return self.end.reader, self.end
 
@@ -221,6 +225,7 @@ class Hosts(Simulation):
         self.nodes: dict[str, HostNode] = {}
         self.lives = 0  # of control
         self._begun = 0.0  # when the last of them did
+        self.addresses = 1 + seed // 2 % 2  # of control nodes, each of which takes over in turn
         self.host_nodes: HostNodes | None = None
         self._ends: list[End] = []  # control's
         self._unknown: set[str] = set()
@@ -350,12 +355,12 @@ class Hosts(Simulation):
             await guard.pause(max(0.0, self._begun + PROMISES_OVER - self.loop.time()))
         await super().advance(by)
 
-    async def bury(self) -> None:
+    async def bury(self, *, silent: bool | None = None) -> None:
         self.see_time()
         self.deaths += 1
         self.kill.again(len(self.disk.commits), self.chance)
         self.host_nodes = None
-        silent = self.chance.random() < 0.3
+        silent = self.chance.random() < 0.3 if silent is None else silent
         for end in self._ends:
             (end.vanish if silent else end.abort)()
         await self.end_tasks(self.tag)

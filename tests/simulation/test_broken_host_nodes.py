@@ -167,9 +167,9 @@ def test_a_service_is_caught_that(
 def follows_any_term(patch: pytest.MonkeyPatch) -> None:
     greeted = NodeUpstream._greeted
 
-    def forget_term(self: NodeUpstream, greeting: Any) -> None:
+    def forget_term(self: NodeUpstream, greeting: Any) -> Welcome:
         self._term = 0
-        greeted(self, greeting)
+        return greeted(self, greeting)
 
     patch.setattr(NodeUpstream, "_greeted", forget_term)
 

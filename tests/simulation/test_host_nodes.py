@@ -7,6 +7,7 @@ import asyncio
 
 import pytest
 
+from forewarn.metadata.publishing import node_upstream
 from forewarn.support import guard
 from forewarn.wire.versions import NEWEST
 from simulation.hosts import CutOff, Hosts, HostsScript, live
@@ -15,6 +16,7 @@ from simulation.world import Kill
 
 STEPS = 10
 SEEDS = 60
+LEASE = 8.0  # seconds of a lease: less than those after which a node gives up a silent line
 PARTS = 2  # of the seeds, for a readable report
 
 
@@ -52,6 +54,36 @@ def test_no_poll_waits_for_more_than_a_second_through_a_single_fault() -> None:
             waits[fault] = max(wait, waits.get(fault, 0.0))
     assert len(waits) == len(FAULTS)
     assert any(waits.values())  # some were there during a change
+
+
+class SilentLeader(CutOff):
+    """The computer of the control node that decides has no power any more, and after its lease
+    another one takes over."""
+
+    async def run(self, steps: int) -> Hosts:
+        sim, _ = self.sim, await self.begin()
+        sim.addresses = 2
+        node_upstream.WATCH_EVERY = 0.1  # as it is, and will be again
+        for node in sim.nodes.values():
+            await node.kill(silent=False)
+            await node.start()
+        for step in range(steps):
+            await self.catch_up()
+            await guard.pause(step * 0.3)
+            sim.store.died.set()
+            await sim.bury(silent=True)
+            await guard.pause(LEASE)
+            await sim.restart(0)
+            await guard.pause(2.0)
+            for node in sim.nodes.values():
+                if not node.upstream._may_call.is_set():
+                    sim.find("not-joined", f"{node.host} may not call control")
+        sim.note("end")
+        return sim
+
+
+def test_nodes_leave_a_leader_that_is_silent_for_the_one_that_takes_over() -> None:
+    assert live(1, Kill(), 8, SilentLeader)[1] == []
 
 
 class JustMoved(CutOff):

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import ssl
 import uuid
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from itertools import cycle, islice
-from typing import TypeAlias
+from itertools import islice
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -97,6 +98,9 @@ WATCH_EVERY = 0.1  # seconds between two looks at the promise
 AT_ONCE = 1.0  # seconds between two lines, after which the next one is waited for
 PULSE_EVERY = 4.0  # seconds between two signs of life, which also compare the clocks
 REPEAT_EVERY = 30  # reports, a second apart, after which polls that showed nothing new are reported
+# Seconds without a message and without a promise, after which other control nodes are dialled:
+# promises are sent every 2 s.
+SILENT = 3.0
 QUIET = 10.0  # seconds without a message, after which a line is given up: promises are sent on it
 DRIFT = 0.17  # by which two clocks may differ in speed, while each is corrected by up to 8.3 %
 LOG_AFTER = 5.0  # seconds without control before it is logged
@@ -113,9 +117,19 @@ class RefusedByControl(BrokenConnection):
     """Control refuses this node; the message says why."""
 
 
+class _Line(NamedTuple):
+    """A line to a control node that accepts this node."""
+
+    dial: Dial
+    stream: MessageStream[ToNode]
+    welcome: Welcome
+
+
 class NodeUpstream:
     def __init__(self, dials: Sequence[Dial], host: str, clock: Clock, journal: Journal) -> None:
-        self._dials = cycle(dials)
+        self._dials = dials
+        self._chance = random.Random(host)
+        self._lost = asyncio.Event()  # set while control is looked for, because there is no line
         self._host = host
         self._clock = clock
         self._journal = journal
@@ -143,6 +157,7 @@ class NodeUpstream:
         self.wants_renewal: Callable[[], bool] = lambda: False  # of the node's certificate
         self.on_renewed: Callable[[Renewed], None] = lambda _: None
         self.heard: float | None = None  # when control sent something last, in boot time
+        self._waiting_since: float | None = None  # for a message; None while one is being taken
         self.journal_problem = ""  # why control is not followed, if the journal cannot be written
         self._opened = float("-inf")  # when the last line was opened
         self.problem = ""  # why there is no line, or why the last one was lost
@@ -280,6 +295,11 @@ class NodeUpstream:
             if guard.boottime() - self.heard >= QUIET:
                 self._followed.cut()
 
+    def _is_silent(self) -> bool:
+        """Return whether control may have another leader by now: nothing comes on the line."""
+        since = self._waiting_since
+        return self.apart and since is not None and guard.boottime() - since >= SILENT
+
     def _ping(self) -> Ping:
         return Ping(guard.boottime())
 
@@ -314,17 +334,39 @@ class NodeUpstream:
 
     async def run(self) -> None:
         """Connect to control and follow it, again and again."""
-        pause = MIN_DIAL_PAUSE
-        while True:
-            try:
-                stream = await self._connect()
-                pause = self._pause_after_line()
-                await self._follow(stream)
-            except (BrokenConnection, OSError, TimeoutError) as error:
-                self._note_failure(error)
-                self._disconnected(str(error))
-            await guard.pause(pause)
-            pause = min(2 * pause, MAX_DIAL_PAUSE)
+        tasks, pause = guard.Tasks(), MIN_DIAL_PAUSE
+        searching = tasks.start(self._find_control(), "looking for control")
+        try:
+            while True:
+                try:
+                    if self.journal_problem:
+                        await self._replace_journal()  # control is not asked before it is possible
+                    self._lost.set()
+                    line: _Line = await searching
+                    self._lost.clear()
+                    pause = self._pause_after_line()
+                    searching = tasks.start(self._find_control(line), "looking for another")
+                    await self._follow_or_leave(line, searching, tasks)
+                except (BrokenConnection, OSError, TimeoutError) as error:
+                    self._note_failure(error)
+                    self._disconnected(str(error))
+                    await guard.pause(pause)
+                    pause = min(2 * pause, MAX_DIAL_PAUSE)
+        finally:
+            await tasks.end()
+
+    async def _follow_or_leave(
+        self, line: _Line, searching: asyncio.Task[_Line], tasks: guard.Tasks
+    ) -> None:
+        """Follow a control node until its line is lost, or another one is found. Raises
+        BrokenConnection."""
+        following = tasks.start(self._follow(line), "following control")
+        await asyncio.wait([following, searching], return_when=asyncio.FIRST_COMPLETED)
+        if not searching.done():
+            await following  # raises why it has ended
+        line.stream.cut()
+        await asyncio.wait([following])  # it may be writing its journal
+        self._disconnected("it is silent, and another control node is not")
 
     def _pause_after_line(self) -> float:
         """Return for how many seconds to wait if the line that was just opened is lost."""
@@ -354,20 +396,50 @@ class NodeUpstream:
                     groups=groups,
                 )
 
-    async def _connect(self) -> MessageStream[ToNode]:
-        if self.journal_problem:
-            await self._replace_journal()  # control need not be asked before that is possible
-        reader, writer = await next(self._dials)()
+    async def _find_control(self, present: _Line | None = None) -> _Line:
+        """Return a line to the first control node that accepts this node. While it has a line, the
+        others are dialled only if the present one is silent."""
+        tasks = guard.Tasks()
+        try:
+            dialling = [tasks.start(self._dial(dial, present), "dialling") for dial in self._dials]
+            await asyncio.wait(dialling, return_when=asyncio.FIRST_COMPLETED)
+            lines: list[_Line] = [task.result() for task in dialling if task.done()]
+            *others, latest = sorted(lines, key=lambda line: line.welcome.term)
+            for other in others:
+                other.stream.cut()
+            return latest
+        finally:
+            await tasks.end()
+
+    async def _dial(self, dial: Dial, present: _Line | None) -> _Line:
+        pause = MIN_DIAL_PAUSE
+        while True:
+            is_other = present is not None and dial is not present.dial
+            if not self._lost.is_set() and not (is_other and self._is_silent()):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(WATCH_EVERY):
+                        await self._lost.wait()
+                continue
+            try:
+                return await self._greet(dial)
+            except (BrokenConnection, OSError, TimeoutError) as error:
+                if self._lost.is_set():
+                    self._note_failure(error)
+            # Not at the same times as all other nodes.
+            await guard.pause(pause * self._chance.uniform(0.5, 1.0))
+            pause = min(2 * pause, MAX_DIAL_PAUSE)
+
+    async def _greet(self, dial: Dial) -> _Line:
+        reader, writer = await dial()
         stream: MessageStream[ToNode] = MessageStream(reader, writer, ToNode)
         try:
             stream.send(self._hello())
             async with asyncio.timeout(HELLO_TIMEOUT):
                 greeting = await stream.receive()
-            self._greeted(greeting)
+            return _Line(dial, stream, self._greeted(greeting))
         except BaseException:
             stream.cut()
             raise
-        return stream
 
     def _hello(self) -> msgspec.Struct:
         shown, _ = self._staged.contents()
@@ -383,9 +455,11 @@ class NodeUpstream:
             commit=self._commit,
         )
 
-    def _greeted(self, greeting: ToNode) -> None:
+    def _greeted(self, greeting: ToNode) -> Welcome:
+        """Return what control has answered to a hello. Raises BrokenConnection if it does not
+        accept this node, or must not be followed."""
         match greeting:
-            case Welcome(rules=rules, term=term, commit=commit):
+            case Welcome(term=term, commit=commit):
                 if term < self._term:
                     raise BrokenConnection(f"it is of term {term}; this node has seen {self._term}")
                 if 0 < commit < self._commit:
@@ -393,15 +467,16 @@ class NodeUpstream:
                         f"its state went back: it ends with commit {commit}, and this node was told"
                         f" of commit {self._commit}; see 'forewarn status'"
                     )
-                self._rules, self._term, self._welcome = rules, term, greeting
-                self._ahead = None
-                self.heard = guard.boottime()
+                return greeting
             case Unwelcome(reason=reason):
                 raise RefusedByControl(reason)
             case _:
                 raise BrokenConnection("control did not answer the hello")
 
-    async def _follow(self, stream: MessageStream[ToNode]) -> None:
+    async def _follow(self, line: _Line) -> None:
+        stream, self._welcome = line.stream, line.welcome
+        self._rules, self._term = self._welcome.rules, self._welcome.term
+        self._ahead, self.heard = None, guard.boottime()
         try:
             await self._replace_journal()
             self._journal.append(self._welcome)
@@ -409,13 +484,14 @@ class NodeUpstream:
             self._staged.begin()
             self._followed = stream
             while True:
+                self._waiting_since = guard.boottime()
                 message = await stream.receive()
-                self.heard = guard.boottime()
+                self._waiting_since, self.heard = None, guard.boottime()
                 if isinstance(message, SnapshotPart | SnapshotEnd | News | Shown):
                     self._journal.append(message)
                 await self._take(message, stream)
         finally:
-            self._followed = None
+            self._followed = self._waiting_since = None
             stream.cut()
 
     async def _take(self, message: ToNode, stream: MessageStream[ToNode]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import math
 import os
 import socket
 import uuid
@@ -42,6 +43,7 @@ from forewarn.metadata.publishing.messages import (
 from forewarn.metadata.publishing.node_upstream import (
     MAX_DIAL_PAUSE,
     MIN_DIAL_PAUSE,
+    Dial,
     NodeUpstream,
 )
 from forewarn.metadata.upstream import GroupNews, NotDurable, OutcomeUnknown
@@ -111,9 +113,11 @@ def news(incarnation: int) -> GroupNews:
 
 
 @contextlib.asynccontextmanager
-async def following(control: ManualControl, directory: Path) -> AsyncIterator[HostNode]:
+async def following(
+    control: ManualControl, directory: Path, *others: Dial
+) -> AsyncIterator[HostNode]:
     journal = Journal(directory, "h1")
-    upstream = NodeUpstream([control.dial], "h1", FollowedClock(), journal)
+    upstream = NodeUpstream([control.dial, *others], "h1", FollowedClock(), journal)
     tasks = guard.Tasks()
     tasks.start(upstream.run(), "line")
     tasks.start(upstream.report(), "reports")
@@ -185,6 +189,42 @@ def test_a_node_whose_promise_has_run_out_asks_nothing_before_it_has_another(
             control.promise()
             await until(lambda: control.count(Approve) == 1)
             await tasks.end()
+
+    asyncio.run(body())
+
+
+def test_a_node_leaves_a_control_node_that_is_silent_for_one_that_accepts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_upstream, "QUIET", math.inf)  # it does not give up its line
+    monkeypatch.setattr(node_upstream, "SILENT", 0.1)
+    silent, other = ManualControl(), ManualControl()
+    dialled: list[str] = []
+
+    async def leads_nowhere() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        dialled.append("nowhere")
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def follows() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if dialled.count("other") < 3:
+            dialled.append("other")
+            raise OSError("it does not decide")
+        return await other.dial()
+
+    async def body() -> None:
+        async with following(silent, tmp_path, leads_nowhere, follows) as h1:
+            await silent.let_join()
+            await until(lambda: h1.upstream._may_call.is_set())
+            before = list(dialled)  # at the beginning, all at once
+            await until(lambda: guard.boottime() - (h1.upstream._waiting_since or math.inf) > 0.3)
+            assert dialled == before  # while it has a promise, nobody else is dialled
+            assert silent.stream is not None
+            silent.stream.send(Promise(guard.boottime(), 0))
+            await other.let_join()
+            await until(lambda: h1.upstream._may_call.is_set())
+            assert dialled.count("nowhere") <= 2
+        await other.end()
 
     asyncio.run(body())
 
