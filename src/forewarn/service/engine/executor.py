@@ -222,7 +222,8 @@ class Executor:
         try:
             # No machine is disturbed while its guest can still be shown the event as Scheduled.
             await self._publishing.shown(event.joint.groups if event.joint else (event.group,))
-            await self._until_told(event, what)
+            if event.attempt is None or event.attempt.number == 1:
+                await self._until_told(event, what)  # what has begun goes on
             with otel.attempt(event) as span:
                 outcome = await self.attempt(
                     lambda fence: self.task(event, fence=fence),

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from forewarn.core import EventType, Group, Machine, Refused, Status, view
-from forewarn.core.commands import Done
+from forewarn.core.commands import Again, Done
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.history import RecordKind
 from forewarn.drivers.port import Task
@@ -352,6 +352,34 @@ def test_no_machine_is_disturbed_whose_node_was_lost_before_it_could_be_told(
             control.cut = False
             await until(lambda: len(performed) > 0)
             assert performed == [True]
+
+    play(body)
+
+
+def test_what_a_driver_has_begun_goes_on_while_a_host_cannot_be_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with two_nodes(control) as (node, h1, h2):
+            await h2.upstream.enable("web")
+            id = await reboot(node, "web_0")
+            attempts: list[int] = []
+
+            async def perform(task: Task) -> Again | Done:
+                if not attempts:
+                    control.cut = True
+                    h1.cut()
+                    await until(lambda: node.host_index.apart.is_apart("h1"))
+                attempts.append(task.attempt)
+                return Again(task.now) if len(attempts) < 3 else Done()
+
+            monkeypatch.setattr(node.executor.driver, "perform", perform)
+            assert await h2.upstream.approve("web_1", "web", [id])  # it has started
+            await until(lambda: node.store.groups["web"].event(id) is None)
+            assert attempts == [1, 2, 3]
+            assert node.host_index.apart.is_apart("h1")
 
     play(body)
 
