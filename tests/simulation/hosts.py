@@ -8,6 +8,7 @@ confirmed. Service time moves only as the script says; guard time passes with th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
@@ -33,6 +34,7 @@ from forewarn.metadata.publishing import (
 from forewarn.metadata.publishing.host_nodes import HostNodes
 from forewarn.metadata.publishing.journal import Told
 from forewarn.metadata.publishing.node_upstream import NodeUpstream
+from forewarn.metadata.upstream import NotDurable
 from forewarn.node import Config, Node
 from forewarn.node import node as node_module
 from forewarn.node.config import Address, NodeLines, Tls
@@ -471,7 +473,8 @@ class Hosts(Simulation):
 
         async def work() -> Any:
             if node.callers.at(address) is None:
-                await node.upstream.find(address)
+                with contextlib.suppress(NotDurable):
+                    await node.upstream.find(address)
             if node.callers.at(address) is None:
                 return None
             headers = {"Metadata": "true"}

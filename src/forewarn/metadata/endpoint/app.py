@@ -87,8 +87,9 @@ class MetadataApp:
     ) -> None:
         """`held` returns whether this service has the lease on its state, without which it must not
         answer; None: there is no such lease. `find` is called with an address that is not known
-        here, and returns when it is, or will not be. `decisions_per_second` are the requests of a
-        machine, other than polls, that are passed on; 0: they are not limited."""
+        here, and returns when it is, or will not be; it raises NotDurable if that is uncertain.
+        `decisions_per_second` are the requests of a machine, other than polls, that are passed on;
+        0: they are not limited."""
         self._upstream = upstream
         self.held = held
         self._find = find

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TypeVar
 
 import msgspec
@@ -301,7 +302,10 @@ class HostNodes:
         self._members: dict[str, NodeMember] = {}
         self._absent = _Absent()
         self._with_moves: dict[str, None] = {}  # groups with machines that are being moved
-        self._arriving: dict[str, dict[str, str]] = {}  # by host: machines that move there
+        # By host: machines that move there, or are answered there because the node of the host that
+        # they have moved to is cut off, each with its group.
+        self._arriving: dict[str, dict[str, str]] = {}
+        self._leaving: dict[str, dict[str, str]] = {}
         self._catching_up: Counter[str] = Counter()  # by group: nodes that may show what was before
         self._refused: dict[str, LogThrottle] = {}  # by host; as many as there are certificates
         self._last_lines: dict[str, NodeLine] = {}  # of hosts that have had one
@@ -372,7 +376,8 @@ class HostNodes:
     def _placed(self, group: Group) -> Iterator[NodeMember]:
         """Yield the nodes that have to show a group."""
         hosts = dict.fromkeys(machine.host for machine in group.machines)
-        hosts |= {h: None for h, moving in self._arriving.items() if group.name in moving.values()}
+        for moving in (self._arriving, self._leaving):
+            hosts |= {host: None for host, of in moving.items() if group.name in of.values()}
         for host in hosts:
             if member := self._members.get(host):
                 yield member
@@ -380,16 +385,18 @@ class HostNodes:
     def machines_on(
         self, host: str, group: Group, news: Announcement | None = None
     ) -> tuple[Machine, ...]:
-        """Return the machines of a group that are on a host, or move there."""
+        """Return the machines of a group that are on a host, or move there, or have moved away to
+        one that cannot answer them yet."""
         there = news.on_host(group.name, host) if news else updates.on_host(group, host)
-        arriving = self._arriving.get(host)
-        if not arriving:
+        arriving, leaving = self._arriving.get(host, {}), self._leaving.get(host, {})
+        if not arriving and not leaving:
             return there
         names = {machine.name for machine in there}
-        return there + tuple(
-            updates.to_next_host(m)
-            for m in group.machines
-            if m.name in arriving and m.name not in names
+        others = [machine for machine in group.machines if machine.name not in names]
+        return (
+            *there,
+            *(updates.to_next_host(machine) for machine in others if machine.name in arriving),
+            *(updates.to_guests(machine) for machine in others if machine.name in leaving),
         )
 
     async def watch(self) -> None:
@@ -576,10 +583,10 @@ class HostNodes:
             group = self._publisher.announced.get(name)
             if group is not None and self._still_moves(group, machine, hello.host):
                 self._arriving.setdefault(hello.host, {})[machine] = name
-        arriving = self._arriving.get(hello.host, {}).values()
+        moving = [m.get(hello.host, {}).values() for m in (self._arriving, self._leaving)]
         before = self._absent.remove(hello.host)
         shows = before.groups if hello.serving else ()
-        groups = {*here, *arriving, *shows}
+        groups = {*here, *chain(*moving), *shows}
         member = NodeMember(self, stream, hello, protocol, groups, before, certificate)
         self._members[hello.host] = member
         if member.catching_up:
@@ -649,6 +656,7 @@ class HostNodes:
         )
         self._promise(member)
         self._apart.joined(member.host, self.now())
+        self._forget_leaving()
         log.info("a node answers guests", host=member.host)
 
     def _behind_elsewhere(self, member: NodeMember) -> str | None:
@@ -722,6 +730,7 @@ class HostNodes:
         here = self._host_index.groups_on(member.host)
         machines = {m.name for m in self._host_index.machines_on(member.host)}
         machines |= self._arriving.get(member.host, {}).keys()
+        machines |= self._leaving.get(member.host, {}).keys()
         now = self.now()
         return Report(
             polled=tuple(p for p in report.polled if p.machine in machines),
@@ -787,6 +796,7 @@ class HostNodes:
                 case HostRemoved(name=name):
                     self._join_again(name)
         self._note_moves(changed.values())
+        self._note_leaving(changed.values())
         for host, arriving in list(self._arriving.items()):
             for machine, group in list(arriving.items()):
                 if group in changed and not self._still_moves(changed[group], machine, host):
@@ -801,6 +811,35 @@ class HostNodes:
                 self._with_moves[group.name] = None
             else:
                 self._with_moves.pop(group.name, None)
+
+    def _note_leaving(self, groups: Iterable[Group]) -> None:
+        """Have machines answered where they were that move to a host whose node is cut off."""
+        for group in groups:
+            before = self._publisher.announced.get(group.name)
+            if before is not None and before.machines is not group.machines:
+                unanswered = self._unanswered(group)
+                for machine in before.machines if unanswered else ():
+                    if unanswered.get(machine.name, machine.host) != machine.host:
+                        self._leaving.setdefault(machine.host, {})[machine.name] = group.name
+        self._forget_leaving()
+
+    def _forget_leaving(self) -> None:
+        """Have machines answered only where they are, once that is possible."""
+        names = {name for leaving in self._leaving.values() for name in leaving.values()}
+        groups = [group for name in names if (group := self._store.groups.get(name))]
+        unanswered = {group.name: self._unanswered(group) for group in groups}
+        for host, leaving in list(self._leaving.items()):
+            for machine, name in list(leaving.items()):
+                if unanswered.get(name, {}).get(machine, host) == host:
+                    del leaving[machine]
+                    self._publisher.place_again(name)
+            if not leaving:
+                del self._leaving[host]
+
+    def _unanswered(self, group: Group) -> dict[str, str]:
+        """Return the machines of a group that are on hosts whose node is cut off, and the hosts."""
+        apart = self._apart
+        return {m.name: m.host for m in group.machines if m.alive and apart.is_apart(m.host)}
 
     def _join_again(self, host: str) -> None:
         if member := self._members.get(host):

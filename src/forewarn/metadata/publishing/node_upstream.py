@@ -224,9 +224,8 @@ class NodeUpstream:
 
     async def find(self, address: str) -> None:
         """Ask control for the machine with an address that is not known here: it may be about to
-        move to this host. Returns when it is known, or will not be."""
-        with contextlib.suppress(NotDurable):
-            await self._call(WhoIs(self._number(), address))
+        move to this host. Returns when it is known, or will not be. Raises NotDurable."""
+        await self._call(WhoIs(self._number(), address))
 
     def _number(self) -> int:
         self._calls += 1

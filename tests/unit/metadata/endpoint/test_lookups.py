@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from forewarn.metadata.endpoint.lookups import MAX_AT_ONCE, MAX_REMEMBERED, Lookups
+from forewarn.metadata.upstream import NotDurable
 
 
 def test_concurrent_lookups_of_an_address_are_one_request() -> None:
@@ -29,5 +32,27 @@ def test_concurrent_lookups_of_an_address_are_one_request() -> None:
         for n in range(2 * MAX_REMEMBERED):
             await lookups(f"10.{n // 65536}.{n // 256 % 256}.{n % 256}")
         assert len(lookups._answered) <= MAX_REMEMBERED
+
+    asyncio.run(play())
+
+
+def test_what_cannot_be_found_out_is_not_answered_as_unknown() -> None:
+    async def play() -> None:
+        asked: list[str] = []
+
+        async def find(address: str) -> None:
+            asked.append(address)
+            if len(asked) == 1:
+                await asyncio.sleep(0)  # noqa: TID251
+                raise NotDurable("control is away")
+
+        lookups = Lookups(find)
+        both = asyncio.gather(lookups("10.0.0.1"), lookups("10.0.0.1"), return_exceptions=True)
+        assert [type(answer) for answer in await both] == [NotDurable, NotDurable]
+        with pytest.raises(NotDurable):  # which is remembered for a moment
+            await lookups("10.0.0.1")
+        lookups._answered.clear()
+        await lookups("10.0.0.1")
+        assert len(asked) == 2
 
     asyncio.run(play())

@@ -487,7 +487,8 @@ def test_a_node_whose_host_is_not_in_the_fleet_any_more_is_told_of_no_machine(
             await start_moving(node, h1)
             applied = await node.fleet_apply.text(FLEET.replace(", h3]", "]"), by="test")
             assert not isinstance(applied, Refused)
-            await h3.upstream.find("10.0.0.1")
+            with pytest.raises(NotDurable):
+                await h3.upstream.find("10.0.0.1")
             assert h3.of == {}
             # Nor does it join again.
             h3.cut()
@@ -534,6 +535,40 @@ def test_a_control_that_is_started_again_learns_which_machines_are_about_to_arri
                 machine = node.store.groups["web"].machine("web_0")
                 assert machine is not None
                 assert machine.host == "h3"
+
+    play(body)
+
+
+def test_a_machine_that_moves_to_a_host_that_is_cut_off_is_answered_on_its_old_host(
+    tmp_path: Path,
+) -> None:
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with two_nodes(control) as (node, h1, h2):
+            await h1.upstream.enable("web")
+            async with host_node(control, "h3") as h3:
+                await joined(h3)
+            await until(lambda: node.host_index.apart.is_apart("h3"))
+            for machine in ("web_0", "web_1"):
+                moved = await node.platform.record_move(machine, "h3", "test")
+                assert not isinstance(moved, Refused)
+            id = await reboot(node, "web_0")
+            await shown(h1, "web", (id, "Scheduled"))
+            assert (h1.machines("web"), h2.machines("web")) == (["web_0"], ["web_1"])
+            assert await h1.upstream.approve("web_0", "web", [id])
+            h1.cut()  # and when it joins again
+            await until(lambda: not h1.upstream.connected)
+            await joined(h1)
+            assert h1.machines("web") == ["web_0"]
+            moved = await node.platform.record_move("web_1", "h1", "test")
+            assert not isinstance(moved, Refused)
+            await until(lambda: h2.machines("web") == [])
+            assert h1.machines("web") == ["web_1", "web_0"]
+            async with host_node(control, "h3") as h3:
+                await joined(h3)
+                await until(lambda: h1.machines("web") == ["web_1"])
+                assert h3.machines("web") == ["web_0"]
 
     play(body)
 
