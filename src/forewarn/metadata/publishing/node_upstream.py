@@ -10,7 +10,6 @@ returns when there is a document again.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import ssl
 import uuid
@@ -82,6 +81,9 @@ from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
 MIN_DIAL_PAUSE, MAX_DIAL_PAUSE = 0.05, 1.0  # seconds between two attempts to reach control
+# Seconds by which another address of control is dialled later: both may lead to the same process,
+# which serves only one line of a host.
+TURN = 0.2
 HELLO_TIMEOUT = 10.0  # seconds in which control has to answer a hello
 CALL_TIMEOUT = 10.0  # seconds after which a call that control has not answered is sent again
 HOLD_CALL = 8.0  # seconds for which what needs control is held
@@ -129,7 +131,8 @@ class NodeUpstream:
     def __init__(self, dials: Sequence[Dial], host: str, clock: Clock, journal: Journal) -> None:
         self._dials = dials
         self._chance = random.Random(host)
-        self._lost = asyncio.Event()  # set while control is looked for, because there is no line
+        self._lost = False  # is control looked for, because there is no line?
+        self._wanted = asyncio.Event()  # set then, and while control is silent
         self._host = host
         self._clock = clock
         self._journal = journal
@@ -289,6 +292,10 @@ class NodeUpstream:
         while True:
             await guard.pause(WATCH_EVERY)
             self._note_apart()
+            if self._is_silent():
+                self._wanted.set()
+            elif not self._lost:
+                self._wanted.clear()
             if self._followed is None or self.heard is None:
                 continue
             if guard.boottime() - self.heard >= QUIET:
@@ -340,9 +347,11 @@ class NodeUpstream:
                 try:
                     if self.journal_problem:
                         await self._replace_journal()  # control is not asked before it is possible
-                    self._lost.set()
+                    self._lost = True
+                    self._wanted.set()
                     line: _Line = await searching
-                    self._lost.clear()
+                    self._lost = False
+                    self._wanted.clear()
                     pause = self._pause_after_line()
                     searching = tasks.start(self._find_control(line), "looking for another")
                     await self._follow_or_leave(line, searching, tasks)
@@ -400,7 +409,10 @@ class NodeUpstream:
         others are dialled only if the present one is silent."""
         tasks = guard.Tasks()
         try:
-            dialling = [tasks.start(self._dial(dial, present), "dialling") for dial in self._dials]
+            dialling = [
+                tasks.start(self._dial(dial, present, n * TURN), "dialling")
+                for n, dial in enumerate(self._dials)
+            ]
             await asyncio.wait(dialling, return_when=asyncio.FIRST_COMPLETED)
             lines: list[_Line] = [task.result() for task in dialling if task.done()]
             *others, latest = sorted(lines, key=lambda line: line.welcome.term)
@@ -410,19 +422,21 @@ class NodeUpstream:
         finally:
             await tasks.end()
 
-    async def _dial(self, dial: Dial, present: _Line | None) -> _Line:
+    async def _dial(self, dial: Dial, present: _Line | None, turn: float) -> _Line:
         pause = MIN_DIAL_PAUSE
+        await guard.pause(turn)
         while True:
-            is_other = present is not None and dial is not present.dial
-            if not self._lost.is_set() and not (is_other and self._is_silent()):
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(WATCH_EVERY):
-                        await self._lost.wait()
+            if not self._wanted.is_set():
+                await self._wanted.wait()
+                await guard.pause(turn)
+                continue
+            if not self._lost and (present is None or dial is present.dial):
+                await guard.pause(WATCH_EVERY)  # it may become the present one's turn
                 continue
             try:
                 return await self._greet(dial)
             except (BrokenConnection, OSError, TimeoutError) as error:
-                if self._lost.is_set():
+                if self._lost:
                     self._note_failure(error)
             # Not at the same times as all other nodes.
             await guard.pause(pause * self._chance.uniform(0.5, 1.0))

@@ -121,6 +121,7 @@ async def following(
     tasks = guard.Tasks()
     tasks.start(upstream.run(), "line")
     tasks.start(upstream.report(), "reports")
+    tasks.start(upstream.watch(), "promise")
     try:
         yield HostNode("h1", upstream)
     finally:
@@ -273,7 +274,8 @@ def test_a_node_that_cannot_write_its_journal_tries_less_and_less_often_and_leav
     pauses: list[float] = []
 
     async def pause(seconds: float) -> None:
-        pauses.append(seconds)
+        if seconds:
+            pauses.append(seconds)
         if len(pauses) == 8:
             raise Enough
 
