@@ -51,6 +51,13 @@ async def loses_its_line(_: SingleFaults, node: HostNode) -> None:
         node.end.abort()
 
 
+async def is_lost_to_control(_: SingleFaults, node: HostNode) -> None:
+    """Control is told that the line is over, and the node is not."""
+    for line in node.link.lines:
+        line.control.vanish()
+    node.link.stall("up", "down")
+
+
 async def is_killed(_: SingleFaults, node: HostNode) -> None:
     await node.kill(silent=False)
     await node.start()
@@ -83,8 +90,8 @@ async def control_is_away(script: SingleFaults, _: HostNode, seconds: float | No
 
 OF_CONTROL: list[Fault] = [control_is_killed, control_is_away]
 FAULTS: list[Fault] = [
-    *(cut_off, cannot_send, cannot_receive, loses_its_line, is_killed, is_lost),
-    *(has_a_slow_line, has_a_slow_disk),
+    *(cut_off, cannot_send, cannot_receive, loses_its_line, is_lost_to_control),
+    *(is_killed, is_lost, has_a_slow_line, has_a_slow_disk),
     *OF_CONTROL,
 ]
 

@@ -31,7 +31,13 @@ from forewarn.support import guard
 from simulation import hosts
 from simulation.host_lines import HostLoop
 from simulation.hosts import CutOff, HostsScript, MemoryJournal, live
-from simulation.single_faults import SingleFaults, control_is_away, has_a_slow_line, is_lost
+from simulation.single_faults import (
+    SingleFaults,
+    control_is_away,
+    has_a_slow_line,
+    is_lost,
+    is_lost_to_control,
+)
 from simulation.world import Kill
 
 Break: TypeAlias = Callable[[pytest.MonkeyPatch], None]
@@ -126,6 +132,10 @@ class ControlIsAway(SingleFaults):
     faults = (is_lost, *[control_is_away] * 4)  # after which nodes look at other times
 
 
+class LostToControl(SingleFaults):
+    faults = (is_lost_to_control,)
+
+
 class SlowLine(SingleFaults):
     faults = (has_a_slow_line,)
 
@@ -138,7 +148,7 @@ BROKEN: list[tuple[Break, type[HostsScript], str]] = [
     (calls_the_driver_before_it_is_shown, HostsScript, "not-told"),
     (counts_a_promise_from_when_it_is_received, CutOff, "incarnation-down"),
     (forgets_its_journal, CutOff, "poll-refused"),
-    (does_not_wait_until_a_promise_has_run_out, CutOff, "incarnation-down"),
+    (does_not_wait_until_a_promise_has_run_out, LostToControl, "incarnation-down"),
     (answers_approvals_without_control, CutOff, "approval-not-in-log"),
     (answers_approvals_without_control, CutOff, "apart-approved"),
     (hides_what_was_before_when_it_is_told_of_a_change, SingleFaults, "poll-waited"),
