@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import random
 import re
 import socket
 import ssl
@@ -39,9 +40,14 @@ from forewarn.service.access import secret
 from forewarn.service.access.authority import new_request
 from forewarn.support import guard
 
-ANSWER_WITHIN = 10.0  # seconds in which control has to answer
-TRY_FOR = 20.0  # seconds: another control node may be about to take over
-TRY_EVERY = 0.5  # seconds between two rounds of all addresses
+ANSWER_WITHIN = 30.0  # seconds in which control has to answer; others may be before this host
+TRY_FOR = (
+    60.0  # seconds: another control node may be about to take over, or many hosts join at once
+)
+TRY_AGAIN = (
+    0.5,
+    3.0,
+)  # between so many seconds after a round of all addresses, so that hosts take turns
 UNITS = ("forewarn-node.socket", "forewarn-node.service")
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
@@ -177,7 +183,7 @@ async def ask(addresses: Sequence[Address], token: Token, host: str) -> Joined:
         if guard.monotonic() >= end:
             reasons = "; ".join(f"{address}: {why}" for address, why in problems.items())
             raise CannotJoin(f"no control node enrolls this host: {reasons}")
-        await guard.pause(TRY_EVERY)
+        await guard.pause(random.uniform(*TRY_AGAIN))
 
 
 async def _ask(address: Address, token: Token, request: str, host: str) -> Issued:
