@@ -21,7 +21,7 @@ from forewarn.core.time import Time
 from forewarn.core.windows.model import MaintenanceConfiguration, Window
 
 
-class HostPut(msgspec.Struct, frozen=True, tag="host"):
+class HostPut(msgspec.Struct, frozen=True, omit_defaults=True, tag="host"):
     host: Host
     by: str = ""
     note: str = ""  # about the token or the certificate of its node
