@@ -1,7 +1,8 @@
 """Judges starts and impacts by NotBefore, approvals and the facts of the event.
 
 Without an approval that could have arrived, nothing starts early, nor in the pause after an
-interruption.
+interruption. Early is by the clock of the service, as `Date` shows it; or by that of the host of
+the node that answered, if the service's has jumped ahead of it and no step is recorded.
 """
 
 import math
@@ -15,6 +16,9 @@ from .order import TOLERANCE, Sighting
 from .pauses import Pauses
 from .records import Impact, Trace
 from .sightings import Sightings
+
+_JUMP = 5.0  # seconds by which the clocks of two control nodes never differ
+_DRIFT = 0.001  # by which the clocks of two hosts may differ in speed
 
 
 class Timing:
@@ -31,6 +35,7 @@ class Timing:
         self._pauses = pauses
         self._joints = joints
         self._clock_error = trace.clock_error
+        self._trace = trace
 
     def judge(
         self,
@@ -41,12 +46,19 @@ class Timing:
     ) -> None:
         for id, answered, asked in sightings.lifetimes():
             self._pauses.add(id, answered, asked)
+        reported: set[str] = set()
         for id, sighting in sightings.started.items():
             # First seen as Started and then as Scheduled: that went backwards, not early.
             members = self._joints.members(id)
             first = min(sightings.first_scheduled.get(member, math.inf) for member in members)
-            if first <= sighting.exchange.t:
-                self._judge_start(id, _due(id, members, facts), sighting, sightings)
+            if first <= sighting.exchange.t and self._judge_start(
+                id, _due(id, members, facts), sighting, sightings
+            ):
+                reported.add(id)
+        for id, scheduled, sighting in sightings.starts() if self._trace.wall else ():
+            due = _due(id, self._joints.members(id), facts)
+            if due is not None and id not in reported:
+                reported |= self._judge_jump(id, due, scheduled, sighting)
         done: set[tuple[str, str]] = set()
         for impact in impacts:
             event_facts = facts.events.get(impact.event)
@@ -66,10 +78,11 @@ class Timing:
 
     def _judge_start(
         self, id: str, not_before: int | None, sighting: Sighting, sightings: Sightings
-    ) -> None:
+    ) -> bool:
+        """Report a start that was too early. Returns whether it was."""
         t = sighting.exchange.t
         if not self._unapproved(id, t):
-            return
+            return False
         scheduled = sightings.last_scheduled.get(id)
         if not_before is not None and self._early(not_before, t):
             early = _seconds(not_before - t)
@@ -80,8 +93,32 @@ class Timing:
             after = f"{t - pause_start:.3f} s after an interruption"
             message = f"It was Started {after}, without an approval."
         else:
-            return
+            return False
         self._findings.add_seen(rule, message, sighting, id, t=t)
+        return True
+
+    def _judge_jump(
+        self, id: str, not_before: int, scheduled: Sighting, started: Sighting
+    ) -> set[str]:
+        """Report an event that was Started before its NotBefore, because the clock of the service
+        had jumped ahead since it was Scheduled. Returns the event if it was."""
+        before, after = scheduled.exchange, started.exchange
+        if before.real is None or after.real is None or after.real < before.real:
+            return set()
+        t = before.t + after.real - before.real  # had the clock gone on as before
+        margin = _JUMP + _DRIFT * (after.real - before.real) + self._clock_error
+        if t + margin >= min(not_before, after.t) or not self._unapproved(id, after.t):
+            return set()
+        restarts = self._trace.node_ups.get(after.host or "", ())
+        steps = [step.t for step in self._trace.steps if step.far(_JUMP) and step.seconds > 0]
+        if any(before.t - margin < at < after.t + margin for at in (*restarts, *steps)):
+            return set()
+        message = (
+            f"It was Started {_seconds(round(not_before - t))} s before its NotBefore, without an"
+            f" approval: Date had jumped ahead by {_seconds(round(after.t - t))} s."
+        )
+        self._findings.add_seen("early-start", message, started, id, t=after.t)
+        return {id}
 
     def _early(self, not_before: int, t: float) -> bool:
         return t + TOLERANCE + self._clock_error < not_before

@@ -27,6 +27,7 @@ class Exchange:
     answer: bytes
     fault: bool
     host: str | None = None  # on which the node is that answered, if the recorder knows
+    real: float | None = None  # `t` on a clock that is never stepped, of that host
 
     @property
     def position(self) -> tuple[float, int]:
@@ -257,6 +258,8 @@ class Trace:
     recorded: Mapping[str, RecordedEvent] = field(default_factory=dict)
     apart: tuple[ApartLine, ...] = ()
     without_node: tuple[WithoutNode, ...] = ()
+    wall: bool = False  # the service's clock is a wall clock, and runs like any other
+    node_ups: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # by host
 
     @property
     def grace(self) -> float | None:

@@ -28,9 +28,17 @@ class Sightings:
         self.started: dict[str, Sighting] = {}  # the one that was complete first
         self.first_scheduled: dict[str, float] = {}  # when it was asked for
         self.last_scheduled: dict[str, Sighting] = {}  # the one that was asked for last
+        # Of each document, by host with a clock of its own: the first and the last one there.
+        self._there: dict[Document, dict[str, tuple[Sighting, Sighting]]] = {}
 
     def add(self, sighting: Sighting) -> None:
         exchange = sighting.exchange
+        if exchange.host is not None and exchange.real is not None and not sighting.apart:
+            there = self._there.setdefault(sighting.document, {})
+            first, latest = there.get(exchange.host, (sighting, sighting))
+            if exchange.position < first.exchange.position:
+                first = sighting
+            there[exchange.host] = first, _later(latest, sighting)
         span = self._spans.get(sighting.document)
         if span is None:
             last = None if sighting.apart else sighting
@@ -55,6 +63,25 @@ class Sightings:
                     if span.last is not None:
                         last = self.last_scheduled.get(event.id)
                         self.last_scheduled[event.id] = _later(last, span.last)
+
+    def starts(self) -> Iterator[tuple[str, Sighting, Sighting]]:
+        """Yield each event with the last sighting of it as Scheduled on a host, and the first as
+        Started there."""
+        scheduled: dict[tuple[str, str], Sighting] = {}
+        started: dict[tuple[str, str], Sighting] = {}
+        for document, hosts in self._there.items():
+            for host, (first, last) in hosts.items():
+                for event in document.events or ():
+                    key = event.id, host
+                    if not event.started:
+                        scheduled[key] = _later(scheduled.get(key), last)
+                    elif key not in started or (
+                        first.exchange.position < started[key].exchange.position
+                    ):
+                        started[key] = first
+        for (id, host), sighting in started.items():
+            if (id, host) in scheduled:
+                yield id, scheduled[id, host], sighting
 
     def lifetimes(self) -> Iterator[tuple[str, float, float]]:
         """Yield each event with a time by which it existed and one at which it still existed."""

@@ -132,6 +132,8 @@ def read_trace(records: Iterable[object]) -> Trace:
     apart: list[ApartLine] = []
     without_node: list[WithoutNode] = []
     clocks: dict[str, float] = {}  # by how much that of each node may be wrong
+    wall: set[bool] = set()
+    node_ups: dict[str, list[float]] = {}
     for index, record in enumerate(records):
         try:
             if not isinstance(record, Mapping) or not isinstance(record.get("kind"), str):
@@ -155,6 +157,8 @@ def read_trace(records: Iterable[object]) -> Trace:
                     )
                 case "up" | "down" if record.get("host") is not None:
                     interruptions.append(t)  # of one node, while the others went on
+                    if record["kind"] == "up":
+                        node_ups.setdefault(_text(record, "host"), []).append(t)
                     if record.get("clock_error") is not None:
                         host = _text(record, "host")
                         error = max(_number(record, "clock_error"), clocks.get(host, 0.0))
@@ -163,6 +167,7 @@ def read_trace(records: Iterable[object]) -> Trace:
                     interruptions.append(t)  # guests were answered all the time, by nodes
                 case "up":
                     ups.append(t)
+                    wall.add(record.get("clock") == "wall")
                 case "down":
                     downs.append(t)
                 case "step":
@@ -246,6 +251,8 @@ def read_trace(records: Iterable[object]) -> Trace:
         recorded,
         tuple(sorted(apart, key=lambda line: line.t)),
         tuple(without_node),
+        wall == {True},
+        {host: tuple(times) for host, times in node_ups.items()},
     )
 
 
@@ -280,6 +287,7 @@ def _exchange(
         _bytes(record, "answer", shared),
         bool(record.get("fault")),
         _optional(record, "host"),
+        None if record.get("real") is None else _number(record, "real"),
     )
 
 

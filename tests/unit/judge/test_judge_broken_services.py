@@ -506,6 +506,12 @@ BROKEN: dict[str, list[Build]] = {
         lambda: Recording().see(T0, 5).see(T0 + 1, 6, started(event())),
     ],
     "early-start": [
+        lambda: (  # by a clock that has jumped ahead
+            Recording()
+            .note({"kind": "up", "t": T0 - 5, "clock": "wall"})
+            .see(T0, 5, event(), host="h1", real=100.0)
+            .see(DUE + 1, 6, started(event()), host="h1", real=763.0)
+        ),
         lambda: Recording().see(T0, 5, event()).see(T0 + 1, 6, started(event())),
         lambda: (
             Recording()

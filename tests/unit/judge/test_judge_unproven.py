@@ -247,3 +247,33 @@ def test_requests_that_the_promises_leave_open(changed: dict[str, object]) -> No
         recording.exchange(T0, status=status, answer="", tag='"x1"', **changed)  # type: ignore[arg-type]
         rules = {finding.rule for finding in judge(recording.records).findings}
         assert rules <= {"not-a-document"}
+
+
+@pytest.mark.parametrize(
+    "excuse",
+    [
+        {"kind": "step", "t": T0 + 2, "seconds": 138.0},  # which is recorded
+        {"kind": "up", "t": T0 + 2, "host": "h1"},  # after which it has another clock
+        {"kind": "up", "t": T0 - 5},  # of a service that may have a virtual clock
+        {"kind": "approval", "t": T0 + 2, "event": A},
+    ],
+)
+def test_a_clock_that_may_have_jumped_ahead(excuse: dict[str, object]) -> None:
+    recording = Recording().note({"kind": "up", "t": T0 - 5, "clock": "wall"}).note(excuse)
+    recording.see(T0, 5, event(), host="h1", real=100.0)
+    recording.see(DUE + 1, 6, started(event()), host="h1", real=763.0)
+    silent(recording)
+
+
+def test_clocks_of_different_hosts_are_not_compared() -> None:
+    recording = Recording().note({"kind": "up", "t": T0 - 5, "clock": "wall"})
+    recording.see(T0, 5, event(), host="h1", real=100.0)
+    recording.see(DUE + 1, 6, started(event()), host="h2", real=763.0)
+    silent(recording)
+
+
+def test_an_event_that_starts_in_time_by_all_clocks() -> None:
+    recording = Recording().note({"kind": "up", "t": T0 - 5, "clock": "wall"})
+    recording.see(T0, 5, event(), host="h1", real=100.0)
+    recording.see(DUE + 1, 6, started(event()), host="h1", real=1000.5)
+    silent(recording)

@@ -36,14 +36,14 @@ class Recorder:
     def fault_of_unanswered(self, machine: str, seconds: float) -> str:
         """Return the kind of the fault for which such a request has been waiting for so many real
         seconds or more, or nothing."""
-        latest = guard.monotonic() - seconds
+        latest = guard.boottime() - seconds
         for scope, asked in self._unanswered.get(machine, ()):
             if FAULT in scope and asked <= latest:
                 return str(scope[FAULT])
         return ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked, real_asked = self._upstream.now().at, guard.monotonic()
+        asked, real_asked = self._upstream.now().at, guard.boottime()
         source, server = scope.get("client") or ("", 0), scope.get("server") or ("", 0)
         caller = self._callers.find(source[0], server[0])
         request_body, response_body = bytearray(), bytearray()
@@ -80,7 +80,7 @@ class Recorder:
                 "exchange",
                 self._upstream.now().at,
                 asked=asked / 1e6,
-                real=guard.monotonic(),
+                real=guard.boottime(),
                 real_asked=real_asked,
                 machine=caller.name if caller else None,
                 **{"from": source[0]},

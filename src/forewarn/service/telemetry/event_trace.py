@@ -37,7 +37,7 @@ from forewarn.core.windows.model import MaintenanceConfiguration
 from forewarn.core.windows.openings import next_open
 from forewarn.drivers.port import Impact
 from forewarn.drivers.simulated import private
-from forewarn.service.engine.clock import Clock, Interruption
+from forewarn.service.engine.clock import Clock, Interruption, RealClock
 from forewarn.store.port import Commit, Store
 from forewarn.support import guard
 from forewarn.support.logs import logger
@@ -77,7 +77,8 @@ class EventTrace:
     def begin(self, store: Store, clock: Clock, now: Callable[[], Now]) -> None:
         """Record from now on what this process does."""
         self.follow(store, clock)
-        self.write("up", now().at)
+        wall = {"clock": "wall"} if isinstance(clock, RealClock) else {}
+        self.write("up", now().at, **wall)
         self._begun = True
 
     def end(self, now: Callable[[], Now]) -> None:
@@ -228,7 +229,7 @@ class EventTrace:
             not_before=event.not_before / SECOND,
             seconds=event.duration,
             listed=event.listed,
-            real=guard.monotonic(),
+            real=guard.boottime(),
             **_approval(event),
         )
 
@@ -307,7 +308,7 @@ class EventTrace:
         self.write(
             "unresponsive",
             at,
-            real=guard.monotonic(),
+            real=guard.boottime(),
             machine=machine,
             client=caller_id,
             seconds=seconds,
@@ -318,7 +319,7 @@ class EventTrace:
 
     def responsive(self, at: Time, machine: str, caller_id: str) -> None:
         """Record that such a client has polled again."""
-        self.write("responsive", at, real=guard.monotonic(), machine=machine, client=caller_id)
+        self.write("responsive", at, real=guard.boottime(), machine=machine, client=caller_id)
 
     def fleet(self, store: Store, at: Time) -> None:
         self._groups = dict(store.groups)
