@@ -197,8 +197,10 @@ def test_a_group_that_names_hosts_may_contradict_a_move(service: Service) -> Non
     service.redeploy("db-0").until_started(approve=True).until_over()
     machines = [{"name": "db-0", "host": "h1"}, {"name": "db-1", "host": "h2"}]
     body = {"kind": "availability-set", "machines": machines}
+    assert done(service, "PUT", "/v1/groups/db", body)["conflicts"] == []  # it does not know of it
+    machines[0]["host"] = "h2"
     [conflict] = done(service, "PUT", "/v1/groups/db", body)["conflicts"]
-    assert (conflict["machine"], conflict["file"], conflict["known"]) == ("db-0", "h1", "h3")
+    assert (conflict["machine"], conflict["file"], conflict["known"]) == ("db-0", "h2", "h3")
     assert machine(service, "db-0")["disputed"]
 
 
