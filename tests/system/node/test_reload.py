@@ -224,6 +224,10 @@ NODES = (
     'nodes = "127.0.0.1:8171"\nnodes_certificate = "a.pem"\nnodes_key = "a.key"\n'
     'nodes_authority = "authority.pem"'
 )
+OWN = (
+    'nodes = "127.0.0.1:8171"\nauthority = "here"\nnodes_addresses = ["127.0.0.1:8171"]\n'
+    'certificate_life = "1d"'
+)
 OTHERS = {  # a value of each setting that is not the default, with what it takes
     "fleet": 'fleet = "fleet.yaml"',
     "state": 'state = "other.db"',
@@ -269,6 +273,7 @@ OTHERS = {  # a value of each setting that is not the default, with what it take
     "driver": 'driver = "command"\n[command]\nprogram = ["true"]',
     "command": 'driver = "command"\n[command]\nprogram = ["true"]',
     **dict.fromkeys(("nodes", "nodes_certificate", "nodes_key", "nodes_authority"), NODES),
+    **dict.fromkeys(("authority", "nodes_addresses", "certificate_life"), OWN),
     "nodes_host": 'nodes = "/run/nodes"\nnodes_host = "host-a"',
     "log": 'log = "json"',
     "log_level": 'log_level = "error"',

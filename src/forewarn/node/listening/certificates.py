@@ -30,8 +30,8 @@ class Pair(msgspec.Struct, frozen=True):
 
     @property
     def soon(self) -> float:
-        """How many seconds before its end the certificate is reported: one that is not valid for
-        long is renewed by itself."""
+        """How many seconds before its end the certificate of a node is reported: one that is not
+        valid for long is renewed by itself."""
         return min(EXPIRES_SOON, (self.expires - self.begins) / 4)
 
 

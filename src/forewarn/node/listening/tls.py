@@ -68,7 +68,12 @@ class Certificates:
     def expires_unless_renewed(self) -> Time | None:
         """The same; None if it is short-lived, so that it is renewed by itself, and not late."""
         left = self._pair.expires - guard.wall_us() / 1e6
-        return None if self._pair.soon < min(EXPIRES_SOON, left) else self.expires
+        return None if self._soon < min(EXPIRES_SOON, left) else self.expires
+
+    @property
+    def _soon(self) -> float:
+        """How many seconds before its end it is reported; on lines to nodes, it may be renewed."""
+        return self._pair.soon if self._of_client or self._enrolls else EXPIRES_SOON
 
     @property
     def half_over(self) -> bool:
@@ -114,7 +119,7 @@ class Certificates:
         due = self._warned is None or now - self._warned >= CERTIFICATE_WARN_EVERY
         due |= self.expired and not self._was_expired  # at once
         self._was_expired = self.expired
-        if self._pair.expires > 0 and left < self._pair.soon and due:
+        if self._pair.expires > 0 and left < self._soon and due:
             self._warned = now
             log.warning(
                 "the certificate has expired" if left <= 0 else "the certificate expires soon",

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from forewarn.node.config import Tls
-from forewarn.node.listening.certificates import Pair, readable_by_all
+from forewarn.node.listening.certificates import EXPIRES_SOON, Pair, readable_by_all
 from forewarn.node.preflight.finding import Finding, fatal, warning
 from forewarn.node.settings import LoadedSettings
 from forewarn.support import guard
@@ -26,6 +26,6 @@ def pair_findings(
         yield warning(loaded, f"{prefix}certificate", f"{pair.problem}, so {peers} refuse it")
         return
     left = pair.expires - guard.wall_us() / 1e6
-    if left < pair.soon:
+    if left < (EXPIRES_SOON if prefix else pair.soon):  # without a prefix, it is that of a node
         days = max(0, int(left // 86_400))
         yield warning(loaded, f"{prefix}certificate", f"{tls.certificate} expires in {days} days")
