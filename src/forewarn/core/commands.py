@@ -231,6 +231,14 @@ class RecordMove(msgspec.Struct, frozen=True, kw_only=True):
     by: str
 
 
+class SuspectMove(msgspec.Struct, frozen=True, kw_only=True):
+    """Record that a machine may be on another host, because it has polled the node there."""
+
+    machine: str
+    host: str
+    by: str
+
+
 class Restore(msgspec.Struct, frozen=True, kw_only=True):
     """Bring back a machine that was evicted or deleted."""
 
@@ -259,5 +267,6 @@ Command: TypeAlias = (
     | Finish
     | Abandon
     | RecordMove
+    | SuspectMove
     | Restore
 )

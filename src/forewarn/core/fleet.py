@@ -92,7 +92,10 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     moved_from: str | None = None  # its host in the inventory, if it is known to have moved since
     # A driver has moved it from there, and no fleet file has said anything else about it since.
     relocated: bool = False
-    disputed: str = ""  # the host that a fleet file still named after the machine had moved
+    # Another host that it may be on: a fleet file still named it after the machine had moved, or
+    # the machine has polled the node there.
+    disputed: str = ""
+    disputed_by_poll: bool = False
     spot: bool = False
     computer_name: str = ""
     vm_id: str = ""

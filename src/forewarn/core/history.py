@@ -508,7 +508,8 @@ def _machine_change(before: Machine | None, after: Machine) -> tuple[RecordKind,
         note = f"from {before.host or 'nowhere'} to {after.host or 'nowhere'}"
         return RecordKind.MACHINE_MOVED, note
     if after.disputed and after.disputed != before.disputed:
-        note = f"on {after.host}, but a fleet file says {after.disputed}"
+        evidence = "it polls on" if after.disputed_by_poll else "a fleet file says"
+        note = f"on {after.host}, but {evidence} {after.disputed}"
         return RecordKind.MACHINE_CHANGED, note
     names = [n for n in Machine.__struct_fields__ if getattr(before, n) != getattr(after, n)]
     return RecordKind.MACHINE_CHANGED, ", ".join(names)

@@ -83,6 +83,7 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
     apart_since: Mapping[str, Time] = {}  # by such a host: when its node was cut off
     left_apart: Mapping[str, Time] = {}  # by machine that has left such a host: when it did, if the
     # grace after that is not over
+    strayed: Mapping[str, Time] = {}  # by machine that polls on another host: since when
 
     @property
     def served(self) -> Duration:

@@ -206,10 +206,14 @@ class LocalUpstream:
         """Record that a machine was shown events that are over by now, if there were such."""
         self._guests.poll_index.shown_before(machine, group, ids, at)
 
-    def record_repeated(self, machine: str, times: int) -> None:
-        """Count polls that showed nothing new."""
-        if polls := self._guests.poll_index.polls(machine):
-            polls.count += times
+    def last_poll(self, machine: str) -> Time:
+        """Return when a machine polled last; 0: it never has."""
+        polls = self._guests.poll_index.polls(machine)
+        return polls.last if polls else 0
+
+    def record_repeated(self, machine: str, times: int, before: Time) -> None:
+        """Count polls since `before` that showed nothing new."""
+        self._guests.poll_index.repeated(machine, times, before)
 
 
 class SilentUpstream(LocalUpstream):

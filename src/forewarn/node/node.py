@@ -89,7 +89,12 @@ from forewarn.service.telemetry.expiry import expiry_readings
 from forewarn.service.telemetry.health import ServiceHealth
 from forewarn.service.telemetry.leadership import leadership_readings
 from forewarn.service.telemetry.metrics import ServiceMetrics
-from forewarn.service.telemetry.reach import nodeless_warning, reach_readings, reach_warning
+from forewarn.service.telemetry.reach import (
+    elsewhere_warning,
+    nodeless_warning,
+    reach_readings,
+    reach_warning,
+)
 from forewarn.service.telemetry.samples import Histograms, Sample
 from forewarn.service.upkeep import after_restore
 from forewarn.service.upkeep.clock_acceptance import ClockAcceptance
@@ -366,6 +371,7 @@ class Node(Component):
             "state": self._went_back(),
             "hosts": reach_warning(self.apart_hosts),
             "nodes": nodeless,
+            "placement": elsewhere_warning(self.host_index),
         }
 
     def _went_back(self) -> str:
@@ -418,6 +424,7 @@ class Node(Component):
             *(tasks, self.enrollments),
             known_commit,
         )
+        nodes.strays.record = self.config.record_moves
         self._stack.callback(nodes.close)
         for listener in open_node_listeners(self.config, self.node_certificates, nodes):
             self._stack.callback(listener.close)
@@ -608,7 +615,7 @@ class Node(Component):
         )
         yield from leadership_readings(self.store.leadership)
         now, went_back = self.writer.now().at, bool(self._went_back())
-        yield from reach_readings(self.apart_hosts, now, went_back=went_back)
+        yield from reach_readings(self.host_index, now, went_back=went_back)
         yield from self.endpoint.counts.readings(self.endpoint.connections.total, self.front)
         yield from expiry_readings(self._certificate_expiry(), self.tokens.next_expiry)
         yield from self.faults.readings() if self.faults.allowed else ()

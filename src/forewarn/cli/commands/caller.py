@@ -13,6 +13,7 @@ from forewarn.cli.output import (
     service,
     time_text,
 )
+from forewarn.control.schema import core as s
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -39,7 +40,7 @@ def list_(json: Json = False, url: Url = None) -> None:
                     str(caller.requests),
                     time_text(caller.first),
                     time_text(caller.last),
-                    f"{caller.machine} (gone)" if caller.machine else "",
+                    _machine(caller),
                 )
                 for caller in callers
             ],
@@ -47,3 +48,10 @@ def list_(json: Json = False, url: Url = None) -> None:
             if_empty="every caller since the start of the service was a machine of the fleet",
         )
         print_clock(client)
+
+
+def _machine(caller: s.UnknownCaller) -> str:
+    if not caller.machine:
+        return ""
+    state = f"known to be on {caller.known_host}" if caller.known_host else "gone"
+    return f"{caller.machine} ({state})"

@@ -277,11 +277,12 @@ def _row(machine: s.Machine) -> tuple[str, ...]:
 
 
 def _host(machine: s.Machine) -> str:
+    polls_on = f", but it polls on {machine.polls_on}" if machine.polls_on else ""
     if machine.inventory_host == machine.host:
-        return machine.host
+        return machine.host + polls_on
     inventory = machine.inventory_host or "no host"
     contradicted = ", and contradicts the move" if machine.disputed else ""
-    return f"{machine.host} (the fleet file says {inventory}{contradicted})"
+    return f"{machine.host} (the fleet file says {inventory}{contradicted}){polls_on}"
 
 
 def _polls(machine: s.Machine) -> str:

@@ -35,10 +35,10 @@ from forewarn.control.views import core
 def list_unknown_callers(
     request: Request[Any, Any, Any], call: Call, limit: Limit = MAX_PAGE, after: After = None
 ) -> list[s.UnknownCaller]:
-    """Addresses that have sent requests to the metadata endpoint and that belong to no machine, or
-    to one that no longer exists, ordered by address and host. They are kept in memory from the
-    start of the service, at most 1,024 of them; those with the fewest requests are forgotten
-    first."""
+    """Addresses that have sent requests to the metadata endpoint and that belong to no machine, to
+    one that no longer exists, or to one that is known to be on another host, ordered by address and
+    host. They are kept in memory from the start of the service, at most 1,024 of them; those with
+    the fewest requests are forgotten first."""
     cursor = parse_name_cursor(after)
     last = ("", "") if cursor is None else cursor
     platform = context().platform
@@ -50,16 +50,5 @@ def list_unknown_callers(
         mark = page[-1].address, page[-1].host
         add_next_link(call.headers, request.url.path, request.scope["query_string"], mark)
     return [
-        core.unknown_caller(
-            caller,
-            next(
-                (
-                    machine.name
-                    for machine in platform.machine_index.at(caller.address)
-                    if caller.host in ("", machine.host)
-                ),
-                "",
-            ),
-        )
-        for caller in page
+        core.unknown_caller(caller, platform.machine_index.at(caller.address)) for caller in page
     ]

@@ -39,6 +39,9 @@ class Machine(msgspec.Struct, kw_only=True):
     disputed: Annotated[
         bool, doc("Whether a fleet file that was applied after the move contradicts `host`.")
     ] = False
+    polls_on: Annotated[
+        str, doc("Another host, whose node it polls: it may be there; empty: none.")
+    ] = ""
     spot: Annotated[
         bool, doc("Whether it is a spot machine, which can be evicted at any time.")
     ] = False
@@ -744,9 +747,16 @@ class UnknownCaller(msgspec.Struct, kw_only=True):
     last: Annotated[w.Moment, doc("When it last sent a request.")]
     requests: Annotated[int, doc("How many requests it has sent.")]
     machine: Annotated[
-        str, doc("Machine that had the address and no longer exists; empty: none.")
+        str,
+        doc(
+            "Machine that had the address and no longer exists, or that has it and is known to be"
+            " on another host; empty: none, or several."
+        ),
     ] = ""
     host: Annotated[str, doc("Host whose node was asked; empty: it was no node.")] = ""
+    known_host: Annotated[
+        str, doc("Other host that the machine is known to be on; empty: it no longer exists.")
+    ] = ""
 
 
 class HealthReport(msgspec.Struct, kw_only=True):

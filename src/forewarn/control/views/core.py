@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -66,7 +66,8 @@ def machine(
         addresses=list(machine.addresses),
         host=machine.host,
         inventory_host=machine.inventory_host,
-        disputed=bool(machine.disputed),
+        disputed=bool(machine.disputed) and not machine.disputed_by_poll,
+        polls_on=machine.disputed if machine.disputed_by_poll else "",
         spot=machine.spot,
         computer_name=machine.computer_name,
         vm_id=machine.vm_id,
@@ -84,14 +85,18 @@ def machine(
     )
 
 
-def unknown_caller(caller: UnknownCaller, machine: str) -> s.UnknownCaller:
+def unknown_caller(caller: UnknownCaller, having: Sequence[Machine]) -> s.UnknownCaller:
+    """Convert an unknown caller. `having` are the machines that have, or had, its address."""
+    here = [machine for machine in having if caller.host in ("", machine.host)]
+    elsewhere = [machine for machine in having if machine.alive] if not here else []
     return s.UnknownCaller(
         address=caller.address,
         first=to_datetime(caller.first),
         last=to_datetime(caller.last),
         requests=caller.requests,
-        machine=machine,
+        machine=here[0].name if here else elsewhere[0].name if len(elsewhere) == 1 else "",
         host=caller.host,
+        known_host=elsewhere[0].host if len(elsewhere) == 1 else "",
     )
 
 

@@ -30,7 +30,7 @@ from forewarn.core.changes import (
 from forewarn.core.deciding.announce import announce, fail, user_maintenance
 from forewarn.core.deciding.attempts import answered
 from forewarn.core.deciding.define import define
-from forewarn.core.deciding.finish import finished, record_move
+from forewarn.core.deciding.finish import finished, record_move, suspect_move
 from forewarn.core.deciding.holds import HaltedMachines, halt_holds
 from forewarn.core.deciding.joint import (
     departed_joints,
@@ -216,6 +216,8 @@ def _decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
             return define(group, command, now)
         case c.RecordMove():
             return record_move(group, command, now)
+        case c.SuspectMove():
+            return suspect_move(group, command)
         case c.Restore():
             return _restore(group, command)
 

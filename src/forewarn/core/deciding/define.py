@@ -78,7 +78,8 @@ def merged_machine(current: Machine | None, wanted: Machine, command: c.Define) 
     That is an eviction or delete, and a move of which the inventory does not know yet. A definition
     that was observed after such a move contradicts it, unless it says which source counts. One that
     names the host from which a driver has moved the machine says nothing new: it does not know of
-    the move.
+    the move. That a machine polls on another host is not explained by a definition that does not
+    put it there.
     """
     if current is None:
         return wanted
@@ -93,11 +94,15 @@ def merged_machine(current: Machine | None, wanted: Machine, command: c.Define) 
             host, moved_from = current.host, wanted.host
             says_more = wanted.host != current.moved_from or (observed and not current.relocated)
             disputed = wanted.host if says_more else current.disputed
+    by_poll = (
+        current.disputed_by_poll and host != current.disputed and wanted.name not in command.placed
+    )
     return msgspec.structs.replace(
         wanted,
         gone=current.gone,
         host=host,
         moved_from=moved_from,
         relocated=current.relocated and moved_from == current.moved_from,
-        disputed=disputed,
+        disputed=current.disputed if by_poll else disputed,
+        disputed_by_poll=by_poll,
     )

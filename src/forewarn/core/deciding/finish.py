@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from forewarn.core.changes import Change, Changes, EventMoved, MachinePut, apply
-from forewarn.core.commands import RecordMove
+from forewarn.core.commands import RecordMove, SuspectMove
 from forewarn.core.deciding.start import carried_out_jointly, ended
 from forewarn.core.events import Event, Status
 from forewarn.core.fleet import Machine
@@ -101,6 +101,7 @@ def machine_on(machine: Machine, host: str, *, by_driver: bool = False) -> Machi
         moved_from=moved_from,
         relocated=relocated and moved_from is not None,
         disputed="",
+        disputed_by_poll=False,
     )
 
 
@@ -117,6 +118,17 @@ def record_move(group: Group, command: RecordMove, now: Now) -> Changes | Refuse
         items += rehosted(group, {machine.name: after.host}, command.by)
     items += moot(apply(group, tuple(items)), now)
     return Changes(tuple(items))
+
+
+def suspect_move(group: Group, command: SuspectMove) -> Changes | Refused:
+    """Record that a machine may be on another host: what would disturb it waits."""
+    machine = group.machine(command.machine)
+    if machine is None:
+        return unknown(f"no machine '{command.machine}' in group '{group.name}'")
+    after = msgspec.structs.replace(machine, disputed=command.host, disputed_by_poll=True)
+    if after == machine or not machine.alive or machine.host == command.host:
+        return Changes()
+    return Changes((MachinePut(after, command.by),))
 
 
 def _departures(

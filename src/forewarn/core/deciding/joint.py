@@ -106,7 +106,7 @@ class JointState:
 
     def cut_off(self, active: Mapping[str, Event], now: Now) -> bool:
         """Is one of the events of a joint on a host that is apart now?"""
-        return bool(now.apart) and any(
+        return bool(now.apart or now.strayed) and any(
             self.apart_machines(name, now).cut_off(event) for name, event in active.items()
         )
 

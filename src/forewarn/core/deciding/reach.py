@@ -1,4 +1,5 @@
 """Hosts that cannot be told: what their machines are shown is not known, so nothing starts there.
+The same holds for a machine that polls on another host than the one that it is known to be on.
 
 While the node of a host is cut off, its machines may be shown an event as Scheduled that has long
 been approved or is overdue. So no event starts that names a living machine there; and when the node
@@ -40,8 +41,11 @@ class ApartMachines:
         return found
 
     def cut_off(self, event: Event) -> bool:
-        """Does the event have a machine on a host that is apart now?"""
-        apart = self._now.apart
+        """Does the event have a machine on a host that is apart now, or one that polls on another
+        host than the one that it is known to be on?"""
+        apart, strayed = self._now.apart, self._now.strayed
+        if strayed and not strayed.keys().isdisjoint(event.resources):
+            return True
         return bool(apart) and any(apart[host] is None for host in self.by_host(event))
 
     def grace_ends(self, event: Event) -> Time | None:
@@ -63,7 +67,7 @@ class ApartMachines:
 
     def stop(self, event: Event) -> bool:
         """Is the event kept from starting?"""
-        if not self._now.apart and not self._now.left_apart:
+        if not self._now.apart and not self._now.left_apart and not self._now.strayed:
             return False
         if self.cut_off(event):
             return True
@@ -101,6 +105,8 @@ def reach_holds(event: Event, apart: ApartMachines, now: Now, *, agreed: bool) -
                     unblocked_by=_approvers(event),
                 )
             )
+    if strayed := [name for name in event.resources if name in now.strayed]:
+        holds.append(_strayed(event, strayed, now))
     left = {} if agreed else apart.left(event)
     fresh = {name: at for name, at in left.items() if now.at < now.grace_after(at)}
     if fresh:
@@ -108,8 +114,8 @@ def reach_holds(event: Event, apart: ApartMachines, now: Now, *, agreed: bool) -
         holds.append(
             Hold(
                 kind=HoldKind.REACH,
-                message=f"{listing(list(fresh))} could not be told until {utc(last)}, on"
-                " a host whose node is cut off; nothing starts by its NotBefore until guests have"
+                message=f"{listing(list(fresh))} could not be told until {utc(last)}, when it was"
+                " recorded where it is; nothing starts by its NotBefore until guests have"
                 " had time to poll again",
                 since=max(event.raised_at, last),
                 until=now.grace_after(last),
@@ -117,6 +123,16 @@ def reach_holds(event: Event, apart: ApartMachines, now: Now, *, agreed: bool) -
             )
         )
     return holds
+
+
+def _strayed(event: Event, machines: list[str], now: Now) -> Hold:
+    return Hold(
+        kind=HoldKind.REACH,
+        message=f"{listing(machines)} cannot be told: it polls on another host than the one that it"
+        " is known to be on",
+        since=max(event.raised_at, *(now.strayed[name] for name in machines)),
+        unblocked_by=f"an operator, with 'forewarn machine moved {machines[0]} --to HOST'",
+    )
 
 
 def _approvers(event: Event) -> str:
@@ -176,6 +192,5 @@ def unheard(group: Group, now: Now) -> bool:
 
 
 def _places(machine: Machine) -> tuple[str, ...]:
-    """Return the host that a machine is on, and the one that a fleet file has it on if that is
-    another one."""
+    """Return the host that a machine is on, and another one that it may be on."""
     return (machine.host, machine.disputed) if machine.disputed else (machine.host,)

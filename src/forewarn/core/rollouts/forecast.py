@@ -52,7 +52,9 @@ def forecast(
     is under way: then the plan is of what remains."""
     lasts = TYPICAL_DURATION if rollout.lasts is None else rollout.lasts
     resumed = msgspec.structs.replace(rollout, pause_after=())
-    undisturbed = msgspec.structs.replace(now, untrusted=None, unwarned={}, halts=(), apart={})
+    undisturbed = msgspec.structs.replace(
+        now, untrusted=None, unwarned={}, halts=(), apart={}, strayed={}
+    )
     simulation = _Simulation(resumed, undisturbed, lasts, configurations, lanes)
     done_at, message = simulation.run()
     return Forecast(steps=tuple(simulation.planned.values()), done_at=done_at, message=message)

@@ -103,6 +103,7 @@ class Calls:
             for id in events:
                 at = min(max(polled.first, active[id]), now.at)
                 self._upstream.record_shown(polled.machine, polled.group, id, at)
+            before = self._upstream.last_poll(polled.machine)
             if polled.count:
                 poll = polled.machine, polled.group, polled.version, polled.incarnation, events
                 at = min(max(polled.last, earliest), now.at)
@@ -114,7 +115,8 @@ class Calls:
                 self._upstream.record_ended(
                     polled.machine, polled.group, islice(others, MAX_ENDED), at
                 )
-            self._upstream.record_repeated(polled.machine, max(0, polled.count - 1))
+            if polled.count:
+                self._upstream.record_repeated(polled.machine, polled.count - 1, before)
         for group in report.alive:
             if self._upstream.knows(group):
                 self._upstream.sign_of_life(group)

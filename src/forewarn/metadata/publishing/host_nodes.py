@@ -33,6 +33,7 @@ from forewarn.metadata.publishing.messages import (
     TWO_ROUNDS,
     Answer,
     Approve,
+    AskLastPoll,
     AskPrepared,
     BrokenConnection,
     Call,
@@ -44,6 +45,7 @@ from forewarn.metadata.publishing.messages import (
     Hide,
     Joined,
     Kept,
+    LastPoll,
     MessageStream,
     Misbehaved,
     NodeHello,
@@ -74,6 +76,7 @@ from forewarn.metadata.publishing.publisher import (
     PendingPublication,
     Publisher,
 )
+from forewarn.metadata.publishing.strays import Strays
 from forewarn.metadata.upstream import LocalUpstream
 from forewarn.service.indexes.apart_hosts import NodeLine
 from forewarn.service.indexes.hosts import HostIndex
@@ -315,6 +318,7 @@ class HostNodes:
         self._greeting: Counter[str] = Counter()  # by host: lines that are not served yet
         self._greeted: Counter[str] = Counter()  # those that have sent a hello
         self._barred: dict[str, float] = {}  # by host: until when it gets no line
+        self.strays = Strays(hosts.platform, host_index, tasks, self._ask_last_poll)
         self._apart.line = self.line
         self._closing = False
         publisher.place = self._placed
@@ -412,6 +416,7 @@ class HostNodes:
                     due.append(member)
             self._promise(*due)
             self._absent.remove_before(now)
+            self.strays.check()
 
     def _promise(self, *members: NodeMember) -> None:
         """Renew the promises of nodes, except for those that do not confirm what they are told."""
@@ -684,6 +689,9 @@ class HostNodes:
                     member.stream.send(Pong(sent, guard.boottime()))
                 case Report():
                     self._calls.record(self._own(member, message))
+                case LastPoll(machine=machine, at=at):
+                    if any(m.name == machine for m in self._host_index.machines_on(member.host)):
+                        self.strays.heard(machine, at)
                 case WhoIs(id=id) if member.calls >= MAX_CALLS:
                     member.stream.send(Answer(id, yes=False))
                 case WhoIs(id=id, address=address):
@@ -746,6 +754,14 @@ class HostNodes:
             ),
         )
 
+    def _ask_last_poll(self, host: str, machine: str) -> bool:
+        """Ask the node of a host when a machine there polled last. Returns whether there is one."""
+        member = self._members.get(host)
+        if member is None or not member.joined:
+            return False
+        member.stream.send(AskLastPoll(machine))
+        return True
+
     async def _look_for(self, member: NodeMember, id: int, address: str) -> None:
         try:
             known = await self._find(member, address)
@@ -769,6 +785,8 @@ class HostNodes:
                 arriving[machine] = group
                 self._publisher.place_again(group)
             await self._publisher.shown((group,))
+        elif not found and member.joined:
+            await self.strays.polled(address, member.host)
         return len(found) == 1
 
     def _moving(self, address: str | None = None) -> list[tuple[str, str]]:

@@ -188,6 +188,13 @@ class Renewed(msgspec.Struct, frozen=True, tag="renewed"):
     trusted: str  # certificates of authorities (PEM)
 
 
+class AskLastPoll(msgspec.Struct, frozen=True, tag="ask-last-poll"):
+    """Asks when a machine polled last: it seems to be on another host. An older node does not
+    answer."""
+
+    machine: str
+
+
 class Goodbye(msgspec.Struct, frozen=True, tag="goodbye"):
     """Control stops in an orderly way."""
 
@@ -289,6 +296,13 @@ class Renew(msgspec.Struct, frozen=True, tag="renew"):
     """Asks for a new certificate: half of the life of the one that the node has is over."""
 
 
+class LastPoll(msgspec.Struct, frozen=True, tag="last-poll"):
+    """When a machine polled last; 0: not lately."""
+
+    machine: Name
+    at: Instant
+
+
 class UnknownMessage(msgspec.Struct, frozen=True, tag="unknown"):
     """What is received instead of a message of another version that is not known here. It has no
     effect, but is a sign of life."""
@@ -308,6 +322,7 @@ ToNode: TypeAlias = (
     | Pong
     | Answer
     | Renewed
+    | AskLastPoll
     | Goodbye
     | UnknownMessage
 )
@@ -325,6 +340,7 @@ ToControl: TypeAlias = (
     | Kept
     | Report
     | Renew
+    | LastPoll
     | UnknownMessage
 )
 

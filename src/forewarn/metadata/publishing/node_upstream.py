@@ -33,6 +33,7 @@ from forewarn.metadata.publishing.messages import (
     TWO_ROUNDS,
     Answer,
     Approve,
+    AskLastPoll,
     AskPrepared,
     BrokenConnection,
     Call,
@@ -44,6 +45,7 @@ from forewarn.metadata.publishing.messages import (
     Hide,
     Joined,
     Kept,
+    LastPoll,
     MessageStream,
     News,
     NodeHello,
@@ -545,6 +547,8 @@ class NodeUpstream:
                 self._take_promise(message, stream)
             case Renewed():
                 self.on_renewed(message)
+            case AskLastPoll(machine=machine):
+                stream.send(LastPoll(machine, self._poll_report.last(machine)))
             case Goodbye() | UnknownMessage():
                 pass  # control is stopping, and closes the line; or it has another version
             case _:

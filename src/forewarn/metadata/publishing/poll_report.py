@@ -74,6 +74,10 @@ class PollReport:
             earlier.append(_reported(machine, polls))
         self._polls[machine] = _Polls(group, version, incarnation, events, now.at)
 
+    def last(self, machine: str) -> Time:
+        """Return when a machine polled last; 0: not lately."""
+        return polls.last if (polls := self._polls.get(machine)) else 0
+
     def sign_of_life(self, group: str) -> None:
         self._alive.add(group)
 

@@ -94,7 +94,13 @@ def to_guests(machine: Machine) -> Machine:
     if not (machine.labels or machine.host or machine.moved_from or machine.disputed):
         return machine
     return msgspec.structs.replace(
-        machine, labels={}, host="", moved_from=None, relocated=False, disputed=""
+        machine,
+        labels={},
+        host="",
+        moved_from=None,
+        relocated=False,
+        disputed="",
+        disputed_by_poll=False,
     )
 
 

@@ -26,7 +26,7 @@ RULES = ("silence", "start_grace", "enable_delay")
 LOGGING = ("log", "log_level")
 TLS = ("tls_certificate", "tls_key")
 NODES_TLS = ("nodes_certificate", "nodes_key", "nodes_authority")
-INVENTORY = ("fleet", "max_removals", "placement")
+INVENTORY = ("fleet", "max_removals", "placement", "unreported_moves")
 LIVE = (
     *(*LIMITS, *RULES, *LOGGING, *TLS, *NODES_TLS, *INVENTORY),
     *("control_names", "gates", "history", "notify", "oidc"),
@@ -88,6 +88,8 @@ class Reloader:
             node.history.keep(config.history)
         if changed.any("placement"):
             node.fleet_apply.placement = config.placement
+        if changed.any("unreported_moves") and node.host_nodes is not None:
+            node.host_nodes.strays.record = config.record_moves
         if changed.any("max_removals"):
             node.fleet_apply.removal_limit = config.removal_limit
         if changed.any("gates"):

@@ -18,6 +18,7 @@ from forewarn.service.access.oidc import Oidc
 LOGS = ("auto", "console", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 REPLICATED = ("", "managed")
+UNREPORTED_MOVES = ("record", "hold")
 PLACEMENTS = ("", *(placement.value for placement in Placement))
 PATHS = (
     "fleet",
@@ -135,6 +136,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     placement: str = (
         ""  # which source counts for hosts of machines: file, reported; empty: undecided
     )
+    unreported_moves: str = "record"  # of machines that poll on another host: record, hold
     silence: str = "24h"  # time without a poll after which a group is disabled
     start_grace: str = "60s"  # after an interruption: no event starts by its NotBefore
     max_clock_step: str = "5m"  # how far the wall clock may jump, or be behind at the start

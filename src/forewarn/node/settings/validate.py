@@ -31,6 +31,7 @@ from forewarn.node.settings.model import (
     LOGS,
     PLACEMENTS,
     REPLICATED,
+    UNREPORTED_MOVES,
     LoadedSettings,
     Origin,
     Settings,
@@ -147,6 +148,7 @@ class _Validation:
             fleet_file=settings.fleet,
             force_fleet=False,
             placement=self._get("placement", self._placement, None),
+            record_moves=self._settings.unreported_moves == "record",
             removal_limit=self._get("max_removals", self._removal_limit, None),
             state=state,
             name=settings.name,
@@ -224,6 +226,7 @@ class _Validation:
             ("log", LOGS),
             ("log_level", LOG_LEVELS),
             ("placement", PLACEMENTS),
+            ("unreported_moves", UNREPORTED_MOVES),
             ("replicated", REPLICATED),
         )
         for key, choices in simple:

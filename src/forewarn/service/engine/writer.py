@@ -108,7 +108,9 @@ class Writer:
     def _now(self, registry: Registry) -> Now:
         now = self._clock.now(self._rules[0])
         unwarned, reach = self._host_index.unwarned, self._host_index.apart
-        if not (registry.halts or registry.configurations or unwarned or reach.hosts or reach.left):
+        strayed = self._host_index.strayed
+        held = unwarned or reach.hosts or reach.left or strayed
+        if not (registry.halts or registry.configurations or held):
             return now
         apart, apart_since, left_apart = reach.at(now)
         return msgspec.structs.replace(
@@ -120,6 +122,7 @@ class Writer:
             apart=apart,
             apart_since=apart_since,
             left_apart=left_apart,
+            strayed=strayed,
         )
 
     def _with_departures(self, now: Now, states: States) -> Now:

@@ -37,7 +37,7 @@ _GROUP_FIELDS = ("kind", "policy", "place", "labels")
 _MACHINE_FIELDS = tuple(
     field.name
     for field in msgspec.structs.fields(Machine)
-    if field.name not in ("name", "moved_from", "relocated", "disputed", "gone")
+    if field.name not in ("name", "moved_from", "relocated", "disputed", "disputed_by_poll", "gone")
 )
 
 
@@ -164,14 +164,16 @@ def with_declared(host: Host, wanted: Host) -> Host:
 
 def declared(machine: Machine) -> Machine:
     """Return a machine as it was defined, without what has happened to it since."""
-    if not machine.gone and machine.moved_from is None:
+    if not machine.gone and machine.moved_from is None and not machine.disputed:
         return machine
     return as_known(msgspec.structs.replace(machine, host=machine.inventory_host))
 
 
 def as_known(machine: Machine) -> Machine:
     """Return a machine as it would be defined if the inventory knew where it is."""
-    return msgspec.structs.replace(machine, moved_from=None, relocated=False, disputed="", gone="")
+    return msgspec.structs.replace(
+        machine, moved_from=None, relocated=False, disputed="", disputed_by_poll=False, gone=""
+    )
 
 
 class _Comparer:

@@ -41,7 +41,9 @@ class ApartHosts:
         self._heard: dict[str, Time] = {}  # by host that was ever apart: when it joined last
         # By host that was cut off: what these three were before that.
         self._earlier: dict[str, tuple[Time | None, Time | None, Time | None]] = {}
-        self.left: dict[str, Time] = {}  # by machine that has left such a host: when, in that order
+        # By machine that could not be told until it left such a host, or was found on another one:
+        # when, in that order.
+        self.left: dict[str, Time] = {}
         self._copies: Copies | None = None
         self._listeners: list[Callable[[str], None]] = []
         self.line: Callable[[str], NodeLine | None] = lambda _: None  # of the node of a host
@@ -139,9 +141,13 @@ class ApartHosts:
     def moved(self, machine: str, host: str, at: Time) -> None:
         """Note that a machine has left a host, which may be apart."""
         if host in self.hosts:
-            self.left.pop(machine, None)  # it becomes the latest
-            self.left[machine] = at
-            self._copies = None
+            self.told_again(machine, at)
+
+    def told_again(self, machine: str, at: Time) -> None:
+        """Note that a machine could not be told anything until now."""
+        self.left.pop(machine, None)  # it becomes the latest
+        self.left[machine] = at
+        self._copies = None
 
     def heard_since(self, group: Group) -> Time:
         """Return since when polls of the group's machines are known of again, if all its hosts have

@@ -25,7 +25,7 @@ class HostIndex:
         ] = {}  # by host: machines, and their groups
         self._disputed_by_host: dict[
             str, dict[str, str]
-        ] = {}  # by host: machines that a file has there, but are known to be elsewhere
+        ] = {}  # by host: machines that may be there, but are known to be elsewhere
         self._events_by_host: dict[str, dict[str, str]] = {}  # by host: events, and their groups
         self._indexed: dict[str, tuple[tuple[Machine, ...], tuple[Event, ...]]] = {}
         self._ranking: list[tuple[int, str]] = []  # every host, by its number of machines
@@ -36,6 +36,9 @@ class HostIndex:
         self._changed: set[str] = set()  # hosts whose machines or events have changed
         # By host: machines that are, or may be, on it and do not know of its planned maintenance.
         self.unwarned: dict[str, tuple[str, ...]] = {}
+        # By machine that polls on another host than the one it is known to be on: since when. It
+        # cannot be told anything.
+        self.strayed: dict[str, Time] = {}
         # The machines that have an address: each on another host.
         self.having: Callable[[str], Iterable[Machine]] = lambda _: ()
         store.on_commit(self._on_commit)
@@ -99,7 +102,8 @@ class HostIndex:
 
     def disputed_on(self, host: str) -> list[Machine]:
         """Return the machines of which it is disputed whether they are on this host: a fleet file
-        names another host than the one that they are known to have moved to."""
+        names another host than the one that they are known to have moved to, or they poll on
+        another one."""
         claimed = self._alive(self._disputed_by_host.get(host, {}))
         return claimed + [machine for machine in self.machines_on(host) if machine.disputed]
 
@@ -194,6 +198,8 @@ class HostIndex:
                 for machine in gone:
                     if machine.alive and hosts.get(machine.name, machine.host) != machine.host:
                         self.apart.moved(machine.name, machine.host, at)
+            if self.strayed or any(machine.disputed_by_poll for machine in come):
+                self._note_strayed(gone, come, at)
             for machine in gone:
                 self._changed |= {machine.host, machine.disputed}
                 on_host = self._machines_by_host.get(machine.host)
@@ -223,6 +229,18 @@ class HostIndex:
                     self._changed.add(event.host)
                     self._events_by_host.setdefault(event.host, {})[event.id] = group.name
         self._indexed[group.name] = group.machines, group.events
+
+    def _note_strayed(self, gone: Iterable[Machine], come: Iterable[Machine], at: Time) -> None:
+        """Note machines that poll elsewhere than they are known to be; and those that do not any
+        more, which can be told again since now."""
+        before = {machine.name for machine in gone if machine.name in self.strayed}
+        strayed = {name: since for name, since in self.strayed.items() if name not in before}
+        for machine in come:
+            if machine.alive and machine.disputed_by_poll:
+                strayed[machine.name] = self.strayed.get(machine.name, at)
+            elif machine.name in before:
+                self.apart.told_again(machine.name, at)
+        self.strayed = strayed
 
     def _find_unwarned(self) -> None:
         """Look again at the hosts that have changed."""

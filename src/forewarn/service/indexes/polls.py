@@ -27,6 +27,7 @@ from forewarn.core.history import seen as first_seen
 from forewarn.core.lifecycle import Move
 from forewarn.core.registry import ClockAccepted
 from forewarn.core.retiming import Correction
+from forewarn.core.time import Duration
 from forewarn.service.indexes.unknown_callers import UnknownCallers
 from forewarn.store.port import Commit, HistoryQuery, MachineSighting, PollSightings, Store
 
@@ -43,6 +44,7 @@ class MachinePolls:
         "count",
         "ignored",
         "incarnation",
+        "interval",
         "last",
         "saved",
         "version",
@@ -55,6 +57,7 @@ class MachinePolls:
         self.incarnation = -1
         self.ignored = 0  # as in MachineSighting
         self.answered: Time | None = None
+        self.interval: Duration = 0  # between two polls lately, as its node reports; 0: not known
         self.saved: Time = -1  # `last` when it was saved, unless something else has changed since
 
     @classmethod
@@ -163,6 +166,14 @@ class PollIndex:
 
     def last_used(self, token: str) -> Time | None:
         return self._uses.get(token)
+
+    def repeated(self, machine: str, times: int, before: Time) -> None:
+        """Note that a machine has polled so many times more since `before`, as its node reports; 0:
+        that is not known."""
+        if polls := self._polls.get(machine):
+            polls.count += times
+            if before:
+                polls.interval = (polls.last - before) // (times + 1)
 
     def alive(self, group: str, now: Now) -> None:
         """Note a poll that was not answered with a document, because it was throttled."""

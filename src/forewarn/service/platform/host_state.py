@@ -48,10 +48,14 @@ def placement_problem(host_index: HostIndex, host: str) -> Refused | None:
     disputed = host_index.disputed_on(host)
     if not disputed:
         return None
-    where = [f"{m.name} (file: {m.disputed}, known: {m.host})" for m in disputed]
+    where = [
+        f"{m.name} ({'polls on' if m.disputed_by_poll else 'file'}: {m.disputed}, known: {m.host})"
+        for m in disputed
+    ]
     return conflict(
-        f"it is not certain which machines are on host '{host}', because a fleet file contradicts"
-        f" where they are known to be: {listing(where)}; a machine on it might not be warned",
+        f"it is not certain which machines are on host '{host}', because a fleet file, or where"
+        f" they poll, contradicts where they are known to be: {listing(where)}; a machine on it"
+        " might not be warned",
         hint=Hint.RECORD_MOVE,
         about=disputed[0].name,
     )

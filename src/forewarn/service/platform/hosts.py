@@ -130,6 +130,10 @@ class Hosts:
     def machines_on(self, name: str) -> list[Machine]:
         return self._host_index.machines_on(name)
 
+    @property
+    def platform(self) -> Platform:
+        return self._platform
+
     def disputed_on(self, name: str) -> list[Machine]:
         return self._host_index.disputed_on(name)
 

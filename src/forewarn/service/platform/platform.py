@@ -245,6 +245,11 @@ class Platform:
         notes = [note for changes in done for note in changes.notes]
         return (*notes, *self._arrival_notes(self._store.registry.hosts[host], machine))
 
+    async def suspect_move(self, machine: str, host: str, by: str) -> None:
+        """Record that a machine may be on another host than the one that it is known to be on."""
+        if group := self.machine_index.group_of(machine):
+            await self.writer.submit(group, c.SuspectMove(machine=machine, host=host, by=by))
+
     def _address_taken(self, machine: str, host: str) -> Refused | None:
         """Refuse a host that has another machine with the same address: nobody could tell which of
         them a request comes from."""

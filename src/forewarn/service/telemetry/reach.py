@@ -1,5 +1,5 @@
-"""Hosts that cannot be told, because their node is cut off, and hosts without one: as metrics, and
-as warnings."""
+"""Hosts that cannot be told, because their node is cut off, hosts without one, and machines that
+poll elsewhere than they are known to be: as metrics, and as warnings."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from forewarn.service.telemetry.samples import Sample, gauge
 from forewarn.support.text import counted, utc
 
 
-def reach_readings(apart: ApartHosts, now: Time, *, went_back: bool) -> Iterator[Sample]:
-    """Yield how many hosts are apart, for how long the first has been, and whether nodes were told
-    more than the state contains; without a sample on a control node that does not decide, which
-    does not know."""
+def reach_readings(index: HostIndex, now: Time, *, went_back: bool) -> Iterator[Sample]:
+    """Yield how many hosts are apart, for how long the first has been, how many machines poll on
+    other hosts, and whether nodes were told more than the state contains; without a sample on a
+    control node that does not decide, which does not know."""
+    apart = index.apart
     hosts = apart.all()
     longest = max((now - since for since in hosts.values()), default=0)
     yield gauge(
@@ -27,6 +28,11 @@ def reach_readings(apart: ApartHosts, now: Time, *, went_back: bool) -> Iterator
         "forewarn_host_apart_seconds",
         "Time since the first of the hosts that cannot be told could not be; 0 if there is none",
         {(): max(0, longest) / SECOND} if apart.known else {},
+    )
+    yield gauge(
+        "forewarn_machines_elsewhere",
+        "Machines that poll on another host than the one that they are known to be on",
+        {(): len(index.strayed)} if apart.known else {},
     )
     yield gauge(
         "forewarn_state_went_back",
@@ -62,4 +68,15 @@ def nodeless_warning(hosts: HostIndex) -> str:
     return (
         f"guests on {counted(len(without), 'host')} are not answered, because no node has joined"
         " there; see 'forewarn host list'"
+    )
+
+
+def elsewhere_warning(hosts: HostIndex) -> str:
+    """Return a sentence for operators; empty if every machine polls where it is known to be, as far
+    as this process knows. It names no machine either."""
+    if not hosts.strayed or not hosts.apart.known:
+        return ""
+    return (
+        f"{counted(len(hosts.strayed), 'machine')} polls on another host than the one that it is"
+        " known to be on, so that nothing starts for it; see 'forewarn caller list'"
     )

@@ -9,7 +9,6 @@ from forewarn.core.changes import MachinePut
 from forewarn.core.fleet import Host
 from forewarn.core.registry import HostPut
 from forewarn.core.time import MINUTE, SECOND
-from forewarn.service.indexes.apart_hosts import ApartHosts
 from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.telemetry.reach import nodeless_warning, reach_readings, reach_warning
 from forewarn.store import MemoryStore
@@ -21,17 +20,23 @@ START = 1_700_000_000 * SECOND
 def test_readings_count_unreachable_hosts_and_their_longest_time() -> None:
     async def work() -> None:
         store = MemoryStore()
-        apart = ApartHosts(store)
+        index = HostIndex(store)
+        apart = index.apart
         await store.open()
         puts = tuple(HostPut(Host(name=name, node=True)) for name in ("h1", "h2"))
         await store.transact(lambda _: Batch(START, 0, (), puts))
-        readings = list(reach_readings(apart, START, went_back=False))
-        assert [dict(sample.samples) for sample in readings] == [{}, {}, {}]
+        readings = list(reach_readings(index, START, went_back=False))
+        assert [dict(sample.samples) for sample in readings] == [{}, {}, {}, {}]
         apart.begin(START)
         apart.joined("h2", START)
         apart.cut_off("h2", START + MINUTE)
-        readings = list(reach_readings(apart, START + 2 * MINUTE, went_back=True))
-        assert [dict(sample.samples) for sample in readings] == [{(): 2}, {(): 120.0}, {(): 1}]
+        readings = list(reach_readings(index, START + 2 * MINUTE, went_back=True))
+        assert [dict(sample.samples) for sample in readings] == [
+            {(): 2},
+            {(): 120.0},
+            {(): 0},
+            {(): 1},
+        ]
         assert reach_warning(apart).startswith("2 hosts ")
         apart.joined("h1", START + 2 * MINUTE)
         apart.joined("h2", START + 2 * MINUTE)

@@ -31,6 +31,7 @@ const Where = ({ of }) => {
   if (!of.host) return "not known";
   return html`
     <${HostLink} name=${of.host} />
+    ${of.polls_on && html`, but it polls on <${HostLink} name=${of.polls_on} />`}
     ${of.inventory_host !== of.host && html` <span class="quiet">(${of.inventory_host || "no host"} in the fleet file${of.disputed ? ", which was applied after the machine had moved" : ""})</span>`}
   `;
 };
