@@ -128,6 +128,8 @@ class Referee:
             case commands.Restore(machine=name):
                 found = [machine for machine in before.machines if machine.name == name]
                 assert refused == (not found or found[0].alive)
+            case commands.SuspectMove(machine=name):
+                assert refused == (name not in {machine.name for machine in before.machines})
             case commands.Prepare(id=id, machine=name):
                 shown = id in active and active[id].listed and before.enabled
                 there = name in before.alive and len(command.note) <= 1_024

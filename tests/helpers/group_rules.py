@@ -71,10 +71,12 @@ def halted(event: Event, group: Group, now: Now) -> bool:
 
 def out_of_reach(event: Event, group: Group, now: Now) -> bool:
     """Is a living machine of its on a host that cannot be told; or could not until a moment ago,
-    if nobody has approved it?"""
+    if nobody has approved it? Or does one poll on another host?"""
     for machine in group.machines:
         if machine.name not in event.resources or machine.gone:
             continue
+        if machine.name in now.strayed:
+            return True
         for host in {machine.host, machine.disputed} & set(now.apart):
             joined = now.apart[host]
             if joined is None:

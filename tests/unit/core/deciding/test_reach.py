@@ -168,6 +168,43 @@ def test_a_machine_that_may_be_on_an_unreachable_host_is_held() -> None:
     assert HoldKind.REACH in made.holds(event)
 
 
+def test_no_event_starts_for_a_machine_that_polls_on_another_host_approved_or_not() -> None:
+    made = world()
+    reboot, other = made.raised(EventType.REBOOT, "m0"), made.raised(EventType.REBOOT, "m1")
+    made.later(MINUTE)
+    made.now = msgspec.structs.replace(made.now, strayed={"m0": made.now.at})
+    strayed_at = made.now.at
+    made.approve(reboot)
+    made.run(2 * HOUR)
+    assert (made.status(reboot), made.status(other)) == (Status.SCHEDULED, Status.STARTED)
+    assert due(made.group, made.now) == made.group.seen + DAY
+    hold = next(h for h in why(made.group, reboot, made.now) if h.kind is HoldKind.REACH)
+    assert (hold.since, hold.until) == (strayed_at, None)
+    assert hold.message.startswith("m0 ")
+    assert "'forewarn machine moved m0 --to HOST'" in hold.unblocked_by
+    made.now = msgspec.structs.replace(made.now, strayed={})
+    made.carried_out(other)
+    made.run(0)
+    assert made.status(reboot) is Status.STARTED
+
+
+def test_a_machine_that_polls_on_another_host_is_suspected_until_somebody_records_where_it_is() -> (
+    None
+):
+    made = world()
+    inventory = made.group.machines
+    suspect = commands.SuspectMove(machine="m0", host="h9", by="node of h9")
+    made.do(suspect)
+    assert made.do(suspect).items == ()
+    made.define(*inventory)
+    [m0, *_] = made.group.machines
+    assert (m0.host, m0.disputed, m0.disputed_by_poll) == ("h0", "h9", True)
+    made.do(commands.RecordMove(machine="m0", host="h0", by="ops"))
+    assert made.group.machines == inventory
+    assert made.do(commands.SuspectMove(machine="m0", host="h0", by="node of h0")).items == ()
+    made.refused(commands.SuspectMove(machine="m99", host="h9", by="node of h9"))
+
+
 def test_scheduling_an_event_on_an_unreachable_host_notes_the_host() -> None:
     made = world()
     made.cut_off("h0")
