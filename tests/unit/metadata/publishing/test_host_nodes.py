@@ -433,7 +433,7 @@ def test_a_machine_that_moves_is_known_on_its_new_host_before_it_has_arrived(
             await joined(h1, h2, h3)
             await h1.upstream.enable("web")
             assert "web" not in h3.of
-            await h3.upstream.find("10.0.0.1")  # of a machine that does not move
+            await h3.upstream.find("10.0.0.2")  # of a machine that does not move
             assert "web" not in h3.of
             arrived = asyncio.Event()
 
