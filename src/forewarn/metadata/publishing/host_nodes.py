@@ -785,7 +785,7 @@ class HostNodes:
                 arriving[machine] = group
                 self._publisher.place_again(group)
             await self._publisher.shown((group,))
-        elif not found and member.joined:
+        elif not found and member.joined and self._is_connected(member):
             await self.strays.polled(address, member.host)
         return len(found) == 1
 

@@ -33,7 +33,11 @@ SETTLE: Duration = 5 * SECOND  # for which a machine is not heard where it was, 
 MISSED = 3  # polls that it would have sent there in that time
 ASK_EVERY: Duration = SECOND  # between two questions whether it was heard there
 RECENT: Duration = HOUR  # since it has polled where it was, or was recorded elsewhere
-CALM: Duration = 10 * MINUTE  # in which it polls only where it is known to be
+# In which it polls only where it is known to be: less if it has polled elsewhere only for a moment,
+# as a machine may that has just been moved.
+CALM: Duration = 10 * MINUTE
+BRIEF: Duration = 30 * SECOND
+LONGER = 20  # than it has polled elsewhere
 MAX_PER_HOST = 64  # machines that one host has, or has had lately, like that
 
 log = logger("forewarn")
@@ -42,9 +46,14 @@ log = logger("forewarn")
 class _Stray:
     def __init__(self, host: str, at: Time) -> None:
         self.host = host  # whose node it polls
+        self.since = at  # its very first poll there
         self.first = self.last = at  # polls there, the first since it was heard where it was
         self.asked: Time = 0  # when the node of the host that it is known to be on was asked
         self.unheard: Time = 0  # until when that node has not heard it since `first`
+
+    @property
+    def calm(self) -> Duration:
+        return min(CALM, max(BRIEF, LONGER * (self.last - self.since)))
 
 
 class Strays:
@@ -117,7 +126,7 @@ class Strays:
                 del self._strays[name]
                 continue
             host, polls = found[1].host, self._platform.poll_index.polls(name)
-            if polls is not None and polls.last - stray.last >= CALM:
+            if polls is not None and polls.last - stray.last >= stray.calm:
                 del self._strays[name]
                 self._start(self._platform.record_move(name, host, _by(host)))
             elif self.record and now - stray.asked >= ASK_EVERY:
