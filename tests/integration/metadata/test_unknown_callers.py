@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from forewarn.control.views import core
+from forewarn.core import Machine
+from forewarn.service.indexes.unknown_callers import UnknownCaller
 from forewarn.testing import Service
 from helpers.endpoint import fleet_of, known_by_source, port_of
 from helpers.polls import metrics
@@ -31,3 +34,15 @@ def test_a_caller_from_an_unknown_address_is_named(front: bool) -> None:
         found = metrics(service.control_url)
         assert found["forewarn_unknown_callers"] == 2
         assert found["forewarn_unknown_caller_requests_total"] == 3
+
+
+@pytest.mark.parametrize(
+    ("hosts", "named"),
+    [(["h1"], ("web_0", "h1")), (["h2"], ("web_0", "")), (["h1", "h3"], ("", "")), ([], ("", ""))],
+)
+def test_a_caller_is_named_if_one_machine_has_its_address_on_another_host(
+    hosts: list[str], named: tuple[str, str]
+) -> None:
+    having = [Machine(name=f"web_{n}", host=host) for n, host in enumerate(hosts)]
+    caller = core.unknown_caller(UnknownCaller("10.0.0.1", 1, 1, 1, host="h2"), having)
+    assert (caller.machine, caller.known_host) == named
