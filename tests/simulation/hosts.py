@@ -38,7 +38,7 @@ from forewarn.metadata.upstream import NotDurable
 from forewarn.node import Config, Node
 from forewarn.node import node as node_module
 from forewarn.node.config import Address, NodeLines, Tls
-from forewarn.service.engine.clock import FollowedClock
+from forewarn.service.engine.clock import FollowedClock, Interruption
 from forewarn.service.engine.executor import RETRY_AFTER
 from forewarn.service.telemetry import health
 from forewarn.store.port import Commit
@@ -278,6 +278,8 @@ class Hosts(Simulation):
         while True:
             self.lives += 1
             self.store = ControlStore(self)
+            clock, interruptions = self.make_clock(), list[Interruption]()
+            clock.on_interruption(interruptions.append)
             self.node = Node(
                 Config(
                     fleet=FLEET,
@@ -287,7 +289,7 @@ class Hosts(Simulation):
                     nodes=LINES,
                 ),
                 store=self.store,
-                clock=self.make_clock(),
+                clock=clock,
                 driver=HostsDriver(self),
                 new_id=self.new_id,
             )
@@ -304,7 +306,8 @@ class Hosts(Simulation):
         self._unknown = set()
         self.compare()
         self.see_time()
-        self.note("up")
+        answered = self.lives > 1 and not interruptions
+        self.note("up", **({"answered": True} if answered else {}))
         self._begun = self.loop.time()
         self._recorder.state(self.store, self.at)
 

@@ -96,6 +96,13 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return self.grace_after(self.steady_since)
 
+    @property
+    def latest_interruption(self) -> Time:
+        """When the last interruption ended for whichever guests; 0 if the grace after it is over,
+        or there was none."""
+        joined = (at for at in self.apart.values() if at is not None)
+        return max((self.steady_since or 0, *joined, *self.left_apart.values()))
+
     def after_notice(self, notice: Duration) -> Time:
         """Return the NotBefore of an event that is announced now with this notice."""
         return ceil_second(self.at + self.rules.from_commit(notice))

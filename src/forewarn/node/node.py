@@ -58,7 +58,7 @@ from forewarn.service.access.oidc import Oidc
 from forewarn.service.access.sessions import Sessions
 from forewarn.service.access.tokens import Tokens
 from forewarn.service.engine.catch_up import CatchUp
-from forewarn.service.engine.clock import Clock, Interruption, RealClock, VirtualClock
+from forewarn.service.engine.clock import AWAY, Clock, Interruption, RealClock, VirtualClock
 from forewarn.service.engine.executor import Executor
 from forewarn.service.engine.feed import Feed
 from forewarn.service.engine.ledger import Ledger
@@ -380,10 +380,12 @@ class Node(Component):
     async def _begin_deciding(self) -> None:
         """Continue where the last process that decided has ended, and decide from now on."""
         config, store, tasks = self.config, self.store, self._tasks
-        sightings, ends = await resume(store, self.poll_index, self.clock)
+        sightings, ends, answered = await resume(
+            store, self.poll_index, self.clock, has_nodes=config.has_nodes
+        )
         restored = await after_restore.take_up(store, self.writer, sightings, ends)
         if self.trace:
-            self.trace.begin(store, self.clock, self.writer.now)
+            self.trace.begin(store, self.clock, self.writer.now, answered=answered)
         if config.has_nodes:
             known = 0 if sightings.copied is not None else sightings.known
             self._start_publishing(tasks, known)
@@ -643,11 +645,19 @@ class Node(Component):
 
 
 def _log_interruption(interruption: Interruption) -> None:
+    lost = interruption.lost / 1e6
+    if interruption.what == AWAY:  # as at every start
+        log.info(
+            "for start_grace, no event starts because its NotBefore has passed, since no process"
+            " has decided for a while",
+            lost_seconds=lost,
+        )
+        return
     log.warning(
         "the service was interrupted: for start_grace, no event starts because its NotBefore has"
         " passed",
         why=interruption.what,
-        lost_seconds=interruption.lost / 1e6,
+        lost_seconds=lost,
     )
 
 

@@ -278,7 +278,10 @@ class MemoryStore(BatchingStore):
         stored.machines.update(sightings.machines)
         if sightings.served_until is not None:
             self.disk.sightings = msgspec.structs.replace(
-                stored, served_until=sightings.served_until, lost=sightings.lost
+                stored,
+                served_until=sightings.served_until,
+                lost=sightings.lost,
+                steady_since=sightings.steady_since,
             )
         if sightings.known:
             self.disk.sightings = msgspec.structs.replace(

@@ -101,6 +101,7 @@ class PollSightings(msgspec.Struct, frozen=True, kw_only=True):
     machines: dict[str, MachineSighting] = {}
     served_until: Time | None = None  # if there is none, what is stored of it and `lost` stays
     lost: Duration = 0
+    steady_since: Time = 0  # the end of the last interruption by then; stored with `served_until`
     # Which machine saw an event first, and which of its own have; by time, written only:
     firsts: tuple[Record, ...] = ()
     shown: dict[str, dict[str, Time]] = {}  # read only: the latter, by active event

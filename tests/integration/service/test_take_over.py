@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from structlog.testing import capture_logs
 
 from forewarn.core import EventType, Refused
 from forewarn.core.changes import EventMoved
@@ -266,5 +267,22 @@ def test_a_node_whose_clock_was_wrong_while_it_followed_decides_by_the_right_tim
                 now = c2.writer.now()
                 assert (before <= now.at <= guard.wall_us(), now.untrusted) == (True, None)
                 await restart(c2)
+
+    run(body())
+
+
+def test_a_take_over_in_good_order_is_logged_quietly(url: str) -> None:
+    async def body() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            second = node(url, "c2", Asked())
+            async with node(url, "c1", Asked()) as c1:
+                await until_async(lambda: c1.health.deciding)
+                c2 = await stack.enter_async_context(second)
+                logged = stack.enter_context(capture_logs())
+            await until_async(lambda: c2.health.deciding)
+            checked = c2.health._checked_at
+            await until_async(lambda: c2.health._checked_at > checked)  # and so has logged problems
+            ours = [line for line in logged if line.get("about") != "replication"]
+            assert [line["log_level"] for line in ours] == ["info", "info"]
 
     run(body())

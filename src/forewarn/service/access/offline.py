@@ -63,7 +63,7 @@ async def _opened_state(
             if store.leadership is not None:
                 await _lead(store.leadership, notes)
             poll_index, clock = PollIndex(store), RealClock(limits=limits)
-            sightings, served_until = await resume(store, poll_index, clock)
+            sightings, served_until, _ = await resume(store, poll_index, clock)
             host_index = HostIndex(store)
             host_index.load()
             writer = Writer(store, clock, Durations(), Ledger(), host_index)

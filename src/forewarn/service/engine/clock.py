@@ -65,11 +65,14 @@ class Clock(Protocol):
         *,
         copied: bool = False,
         confirmed: bool = False,
-    ) -> None:
+        steady_since: Time | None = None,
+    ) -> bool:
         """Continue where an earlier run ended, whatever time this clock has shown before. None:
         there was no earlier run. A state that was `copied` may be of any age. If another clock has
         `confirmed` the wall clock, a state that is ahead of it was written by a wrong one: time
-        stands still until the wall clock has caught up."""
+        stands still until the wall clock has caught up. With `steady_since`, a short time without a
+        run was no interruption, and the last one ended then (0: there was none). Returns whether
+        it was none."""
         ...
 
     def on_interruption(self, listener: Callable[[Interruption], None]) -> None: ...
@@ -99,6 +102,8 @@ class _Continuity:
 
     def restored(self, at: Time) -> None:
         self._restored = at
+        if self._steady_since is None:
+            self._steady_since = self._floor
 
     def _now(self, at: Time, rules: Durations) -> Now:
         now = Now(
@@ -119,10 +124,19 @@ class _Continuity:
         for listener in self._listeners:
             listener(Interruption(what, at, lost))
 
-    def _resume(self, at: Time, served_until: Time | None, lost: Duration) -> None:
+    def _resume(
+        self, at: Time, served_until: Time | None, lost: Duration, steady_since: Time | None
+    ) -> bool:
         self._lost, self._steady_since, self._restored = lost, None, None
-        if served_until is not None:
-            self._interrupted(AWAY, at, max(0, at - served_until))
+        if served_until is None:
+            return False
+        away = max(0, at - served_until)
+        if steady_since is None or away > STALL:
+            self._interrupted(AWAY, at, away)
+            return False
+        self._lost += away
+        self._steady_since = steady_since or None
+        return True
 
 
 class RealClock(_Continuity):
@@ -160,7 +174,8 @@ class RealClock(_Continuity):
         *,
         copied: bool = False,
         confirmed: bool = False,
-    ) -> None:
+        steady_since: Time | None = None,
+    ) -> bool:
         wall = self._begin()
         self._untrusted, self._confirmed = None, confirmed
         downtime = LONGEST if copied or self._limits is None else self._limits.downtime
@@ -169,7 +184,7 @@ class RealClock(_Continuity):
             self._distrust(wall, downtime)
         else:
             self._floor = max(wall, served_until or 0)
-        self._resume(self._floor, served_until, lost)
+        return self._resume(self._floor, served_until, lost, steady_since)
 
     async def wait(self, until: Time | None, woken: asyncio.Event) -> None:
         while not woken.is_set():
@@ -274,7 +289,8 @@ class FollowedClock(_Continuity):
         *,
         copied: bool = False,
         confirmed: bool = False,
-    ) -> None:
+        steady_since: Time | None = None,
+    ) -> bool:
         raise NotImplementedError("the process that sends the time resumes it")
 
     async def wait(self, until: Time | None, woken: asyncio.Event) -> None:
@@ -330,10 +346,11 @@ class VirtualClock(_Continuity):
         *,
         copied: bool = False,
         confirmed: bool = False,
-    ) -> None:
+        steady_since: Time | None = None,
+    ) -> bool:
         del copied, confirmed
         self._floor = max(self._floor, served_until or 0)
-        self._resume(self._floor, served_until, lost)
+        return self._resume(self._floor, served_until, lost, steady_since)
 
     async def wait(self, until: Time | None, woken: asyncio.Event) -> None:
         del until  # setting the clock wakes the scheduler

@@ -17,6 +17,9 @@ from forewarn.core.fleet import Health
 from forewarn.core.registry import ClockAccepted, HostPut, HostRemoved
 from forewarn.core.time import Duration
 from forewarn.store.port import Commit, Store
+from forewarn.support import guard
+
+JOIN_WITHIN = 10.0  # seconds within which nodes usually join a process that begins to decide
 
 Copies: TypeAlias = tuple[Mapping[str, Time | None], Mapping[str, Time], Mapping[str, Time]]
 
@@ -48,6 +51,8 @@ class ApartHosts:
         self._listeners: list[Callable[[str], None]] = []
         self.line: Callable[[str], NodeLine | None] = lambda _: None  # of the node of a host
         self.known = False  # is this the process that knows which nodes have joined?
+        self._awaited: set[str] = set()  # hosts that have not joined since this process began
+        self._awaited_until = 0.0  # in guard time
         store.on_commit(self._on_commit)
 
     def on_change(self, listener: Callable[[str], None]) -> None:
@@ -59,10 +64,12 @@ class ApartHosts:
         """Consider every host that is expected to have a node as apart, until it joins. Nothing has
         been decided yet, so nobody is told."""
         self.known = True
+        self._awaited_until = guard.monotonic() + JOIN_WITHIN
         for host in self._store.registry.hosts.values():
             if host.node:
                 self.hosts[host.name] = None
                 self._since[host.name] = at
+                self._awaited.add(host.name)
         self._copies = None
 
     def cut_off(self, host: str, at: Time) -> None:
@@ -79,6 +86,7 @@ class ApartHosts:
 
     def joined(self, host: str, at: Time) -> None:
         """Note that the node of a host has joined, and knows all that it has missed."""
+        self._awaited.discard(host)
         if self.is_apart(host):
             self.hosts[host] = self._back[host] = self._heard[host] = at
             self._changed(host)
@@ -116,6 +124,10 @@ class ApartHosts:
     def joined_at(self, host: str) -> Time | None:
         """Return when the node of a host joined last; None if that is not known."""
         return self._heard.get(host)
+
+    def is_awaited(self, host: str) -> bool:
+        """Return whether the node of a host has not had time to join since this process began."""
+        return host in self._awaited and guard.monotonic() < self._awaited_until
 
     def all(self) -> dict[str, Time]:
         """Return the hosts that are apart, and since when; without those that have failed, of which

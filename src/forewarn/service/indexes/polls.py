@@ -275,6 +275,7 @@ class PollIndex:
                     machines=machines,
                     served_until=now.at,
                     lost=now.lost,
+                    steady_since=now.latest_interruption,
                     used={token: self._uses[token] for token in uses},
                 ),
             )

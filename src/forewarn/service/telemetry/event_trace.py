@@ -74,11 +74,14 @@ class EventTrace:
         for sink in self._sinks:
             sink(line)
 
-    def begin(self, store: Store, clock: Clock, now: Callable[[], Now]) -> None:
-        """Record from now on what this process does."""
+    def begin(
+        self, store: Store, clock: Clock, now: Callable[[], Now], *, answered: bool = False
+    ) -> None:
+        """Record from now on what this process does. If guests were `answered` before, this ends no
+        outage."""
         self.follow(store, clock)
         wall = {"clock": "wall"} if isinstance(clock, RealClock) else {}
-        self.write("up", now().at, **wall)
+        self.write("up", now().at, **wall, **({"answered": True} if answered else {}))
         self._begun = True
 
     def end(self, now: Callable[[], Now]) -> None:

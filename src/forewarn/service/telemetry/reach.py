@@ -42,9 +42,9 @@ def reach_readings(index: HostIndex, now: Time, *, went_back: bool) -> Iterator[
 
 
 def reach_warning(apart: ApartHosts) -> str:
-    """Return a sentence for operators; empty if all hosts can be told. It is public, so it names no
-    host."""
-    hosts = apart.all()
+    """Return a sentence for operators; empty if all hosts can be told, or their nodes have not had
+    time to join yet. It is public, so it names no host."""
+    hosts = {host: since for host, since in apart.all().items() if not apart.is_awaited(host)}
     if not hosts:
         return ""
     since = utc(min(hosts.values()))

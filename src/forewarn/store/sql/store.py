@@ -312,6 +312,7 @@ class SqlStore(BatchingStore):
             machines=machines,
             served_until=values.get("served_until"),
             lost=values.get("lost", 0),
+            steady_since=values.get("steady_since", 0),
             used=used,
             shown=shown,
             copied=values.get(write.COPIED),

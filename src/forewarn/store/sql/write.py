@@ -154,7 +154,11 @@ def write_sightings(statements: Statements, sightings: PollSightings) -> None:
     statements.execute_many(_MACHINE_SIGHTING, machines)
     statements.execute_many(_USE, list(sightings.used.items()))
     if sightings.served_until is not None:
-        values = [("lost", sightings.lost), ("served_until", sightings.served_until)]
+        values = [
+            ("lost", sightings.lost),
+            ("served_until", sightings.served_until),
+            ("steady_since", sightings.steady_since),
+        ]
         statements.execute_many(_SERVICE, values)
     if sightings.known:
         statements.execute_many(_SERVICE, [(KNOWN, sightings.known)])

@@ -12,11 +12,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from forewarn.core import EventType, Group, Machine, Refused, Status, view
+from forewarn.core import Durations, EventType, Group, Machine, Refused, Status, view
 from forewarn.core.commands import Again, Done
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.history import RecordKind
+from forewarn.core.time import SECOND
 from forewarn.drivers.port import Task
 from forewarn.drivers.simulated import SimulatedDriver
 from forewarn.metadata.publishing import (
@@ -46,7 +48,7 @@ from forewarn.metadata.publishing.messages import (
 )
 from forewarn.metadata.upstream import GroupNews, NotDurable
 from forewarn.node import Node
-from forewarn.service.engine import executor
+from forewarn.service.engine import clock, executor
 from forewarn.service.fleet.read import parse
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.store.port import HistoryQuery
@@ -731,6 +733,35 @@ def test_control_that_is_started_again_takes_its_nodes_back(tmp_path: Path) -> N
                 await joined(h1, h2)
                 await until(lambda: node.host_index.apart.since("h1") is None)
                 assert await h1.upstream.approve("web_0", "web", [id])
+
+    play(body)
+
+
+def test_nothing_waits_for_guests_after_a_restart_of_control_that_they_did_not_notice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control ends in good order, and starts again while the promises of its nodes hold."""
+    monkeypatch.setattr(host_nodes, "PROMISE", PATIENCE)
+    monkeypatch.setattr(clock, "STALL", PATIENCE * SECOND)
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with host_node(control, "h1") as h1, host_node(control, "h2") as h2:
+            control.config = replace(control.config, rules=Durations(start_grace=0))
+            async with control():
+                await joined(h1, h2)
+            control.config = replace(control.config, rules=Durations())
+            for interruption in ("", "of the process"):
+                async with control() as node:
+                    await joined(h1, h2)
+                    await until(lambda: not node.apart_hosts.hosts)
+                    assert node.writer.now().latest_interruption == 0
+                    if interruption:
+                        node.clock._interrupted(interruption, node.writer.now().at, 0)  # type: ignore[attr-defined]
+                        steady_since = node.writer.now().steady_since
+            async with control() as node:
+                assert steady_since
+                assert node.writer.now().steady_since == steady_since
 
     play(body)
 

@@ -90,6 +90,24 @@ def test_it_takes_up_where_an_earlier_run_ended() -> None:
     assert now.grace_ends == START + MINUTE
 
 
+def test_a_short_time_without_a_run_that_guests_did_not_notice_is_no_interruption() -> None:
+    watches = Watches()
+    for earlier in (0, START - MINUTE):  # the last interruption of the earlier run
+        assert watches.clock.resume(START - 3 * SECOND, lost=MINUTE, steady_since=earlier)
+        now = watches.clock.now(RULES)
+        assert (now.lost, now.steady_since) == (MINUTE + 3 * SECOND, earlier or None)
+    assert not watches.told
+    assert not watches.clock.resume(START - MINUTE, lost=0, steady_since=0)
+    assert watches.clock.now(RULES).steady_since == START
+
+
+def test_a_restore_is_reported_although_guests_did_not_notice_that_no_process_ran() -> None:
+    watches = Watches()
+    assert watches.clock.resume(START - SECOND, lost=0, steady_since=0)
+    watches.clock.restored(START)
+    assert watches.clock.now(RULES).restored == START
+
+
 def test_a_restore_is_reported_until_the_grace_is_over() -> None:
     watches = Watches()
     watches.clock.resume(served_until=START - HOUR, lost=0)

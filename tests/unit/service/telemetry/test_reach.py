@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from forewarn.core import Machine
 from forewarn.core.changes import MachinePut
 from forewarn.core.fleet import Host
@@ -13,11 +15,17 @@ from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.telemetry.reach import nodeless_warning, reach_readings, reach_warning
 from forewarn.store import MemoryStore
 from forewarn.store.port import Batch, Entry
+from forewarn.support import guard
+from helpers.waiting import LIMIT
 
 START = 1_700_000_000 * SECOND
 
 
-def test_readings_count_unreachable_hosts_and_their_longest_time() -> None:
+def test_readings_count_unreachable_hosts_and_their_longest_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    later = guard.monotonic() + LIMIT
+
     async def work() -> None:
         store = MemoryStore()
         index = HostIndex(store)
@@ -37,6 +45,8 @@ def test_readings_count_unreachable_hosts_and_their_longest_time() -> None:
             {(): 0},
             {(): 1},
         ]
+        assert reach_warning(apart).startswith("1 host "), "the other has not had time to join"
+        monkeypatch.setattr(guard, "monotonic", lambda: later)
         assert reach_warning(apart).startswith("2 hosts ")
         apart.joined("h1", START + 2 * MINUTE)
         apart.joined("h2", START + 2 * MINUTE)
