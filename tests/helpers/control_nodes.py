@@ -8,7 +8,7 @@ import contextlib
 import http.client
 import json
 import threading
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -75,7 +75,7 @@ class ControlProcess:
 
 @contextlib.contextmanager
 def control_process(
-    directory: Path, name: str, url: str, more: str = ""
+    directory: Path, name: str, url: str, more: str = "", before: Sequence[str] = ()
 ) -> Iterator[ControlProcess]:
     directory.mkdir(parents=True, exist_ok=True)
     settings = directory / "forewarn.toml"
@@ -84,7 +84,7 @@ def control_process(
         f'metadata = "127.0.0.1:0"\ncontrol = "127.0.0.1:0"\nlocal_directory = "{directory}"\n'
         + more
     )
-    with running_service(directory, settings) as service:
+    with running_service(directory, settings, before=before) as service:
         yield ControlProcess(service.running, service.control)
 
 
