@@ -163,10 +163,9 @@ def read_trace(records: Iterable[object]) -> Trace:
                         host = _text(record, "host")
                         error = max(_number(record, "clock_error"), clocks.get(host, 0.0))
                         clocks[host] = error
-                case "up" if record.get("answered") is True:
-                    interruptions.append(t)  # guests were answered all the time, by nodes
                 case "up":
-                    ups.append(t)
+                    answered = record.get("answered") is True  # all the time, by nodes
+                    (interruptions if answered else ups).append(t)
                     wall.add(record.get("clock") == "wall")
                 case "down":
                     downs.append(t)
