@@ -44,7 +44,6 @@ class Wait:
 class Raised:
     event: str
     machine: str
-    group: str
 
 
 @dataclass

@@ -72,7 +72,7 @@ class Operator:
             f"an event of {self.group} is raised",
         )
         event = str(said["id"])
-        self._run.books.raised.append(Raised(event, machine, self.group))
+        self._run.books.raised.append(Raised(event, machine))
         if self.group != NOBODY_APPROVES:
             self._approve(event)
         until(lambda: self._is_over(event), f"{event} of {machine} is over")

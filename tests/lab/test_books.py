@@ -43,7 +43,7 @@ def found(
     absences: tuple[Absence, ...] = (),
 ) -> list[str]:
     """The first words of what is found. Impacts take a second."""
-    books = Books({"web_0": "h1", "web_1": "h1"}, raised=[Raised("E", "web_0", "web")])
+    books = Books({"web_0": "h1", "web_1": "h1"}, raised=[Raised("E", "web_0")])
     books.absences = list(absences)
     for line in lines:
         books.enter(line)

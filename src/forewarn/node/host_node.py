@@ -40,6 +40,7 @@ from forewarn.service.telemetry.expiry import certificate_reading
 from forewarn.service.telemetry.samples import Sample, gauge
 from forewarn.support import guard
 from forewarn.support.logs import logger
+from forewarn.support.system import sync
 from forewarn.support.text import utc
 
 if TYPE_CHECKING:
@@ -306,6 +307,7 @@ class CertificateRenewal:
                 return
             trusted.replace(authority)
             new.certificate.replace(certificate)
+            sync(certificate.parent)
         except OSError as error:
             why = f"{error.filename}: {error.strerror}"
             log.error("the certificate from control cannot be stored", why=why)
@@ -316,6 +318,7 @@ class CertificateRenewal:
 def _written_beside(path: Path, content: str) -> Path:
     beside = path.with_name(f"{path.name}.new")
     beside.write_text(content)
+    sync(beside)  # or a power cut could leave an empty file in the place of a certificate
     return beside
 
 

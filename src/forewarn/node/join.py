@@ -39,15 +39,11 @@ from forewarn.node.settings.toml_lines import lines
 from forewarn.service.access import secret
 from forewarn.service.access.authority import new_request
 from forewarn.support import guard
+from forewarn.support.system import sync
 
 ANSWER_WITHIN = 30.0  # seconds in which control has to answer; others may be before this host
-TRY_FOR = (
-    60.0  # seconds: another control node may be about to take over, or many hosts join at once
-)
-TRY_AGAIN = (
-    0.5,
-    3.0,
-)  # between so many seconds after a round of all addresses, so that hosts take turns
+TRY_FOR = 60.0  # seconds: control nodes may be taking over, or many hosts join at once
+TRY_AGAIN = (0.5, 3.0)  # seconds after all addresses were tried, so that hosts take turns
 UNITS = ("forewarn-node.socket", "forewarn-node.service")
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
@@ -134,7 +130,9 @@ def _replace(path: Path, content: bytes, mode: int, owner: tuple[int, int]) -> N
         if os.geteuid() == 0:
             os.fchown(file.fileno(), *owner)
         file.write(content)
+    sync(new)
     new.replace(path)
+    sync(path.parent)
 
 
 def with_settings(text: str, settings: dict[str, str | list[str]]) -> str:

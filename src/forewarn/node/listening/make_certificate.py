@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import datetime
-import ipaddress
-import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from forewarn.node.config import Tls
+from forewarn.service.access.authority import USES, general_names, key_pem, write_new
 from forewarn.support import guard
 from forewarn.support.instants import to_datetime
-
-if TYPE_CHECKING:
-    from cryptography.x509 import GeneralName
 
 LASTS = datetime.timedelta(days=30)
 
@@ -30,6 +25,7 @@ def make_certificate(directory: Path, names: Sequence[str]) -> Tls:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "forewarn dev")])
     now = to_datetime(guard.wall_us())
+    usage = {use: use in ("digital_signature", "key_cert_sign", "crl_sign") for use in USES}
     certificate = (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -39,47 +35,17 @@ def make_certificate(directory: Path, names: Sequence[str]) -> Tls:
         .not_valid_before(now - datetime.timedelta(hours=1))
         .not_valid_after(now + LASTS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(
-            x509.KeyUsage(
-                digital_signature=True,
-                key_cert_sign=True,
-                crl_sign=True,
-                content_commitment=False,
-                key_encipherment=False,
-                data_encipherment=False,
-                key_agreement=False,
-                encipher_only=False,
-                decipher_only=False,
-            ),
-            critical=True,
-        )
+        .add_extension(x509.KeyUsage(**usage), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False
         )
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(
-            x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False
-        )
+        .add_extension(x509.SubjectAlternativeName(general_names(names)), critical=False)
         .sign(key, hashes.SHA256())
     )
     pair = Tls(directory / "arm-certificate.pem", directory / "arm-key.pem")
     pair.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    pem = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
     pair.key.unlink(missing_ok=True)
-    with os.fdopen(os.open(pair.key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(pem)
+    write_new(pair.key, key_pem(key), 0o600)
     return pair
-
-
-def _general_name(name: str) -> GeneralName:
-    from cryptography import x509
-
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)

@@ -99,19 +99,15 @@ class Authority:
 
     def issue_for_control(self, names: Iterable[str], life: Duration) -> tuple[str, bytes]:
         """Return a certificate for these names and addresses, and its key (both PEM)."""
-        from cryptography import x509
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
         key = ec.generate_private_key(ec.SECP256R1())
-        general: list[x509.GeneralName] = []
-        for name in dict.fromkeys(names):
-            try:
-                general.append(x509.IPAddress(ipaddress.ip_address(name)))
-            except ValueError:
-                general.append(x509.DNSName(name))
         usage = ExtendedKeyUsageOID.SERVER_AUTH
-        return self._issue(key.public_key(), "forewarn control", general, usage, life), _pem(key)
+        certificate = self._issue(
+            key.public_key(), "forewarn control", general_names(names), usage, life
+        )
+        return certificate, key_pem(key)
 
     def has_issued(self, certificate: bytes) -> bool:
         """Return whether a certificate (DER), which TLS has accepted, is from this authority."""
@@ -164,7 +160,7 @@ def create_authority(directory: Path) -> Authority:
 
     key = ec.generate_private_key(ec.SECP256R1())
     subject, now = _name("forewarn nodes"), guard.wall_us()
-    usage = dict.fromkeys(_USES, False) | {"key_cert_sign": True, "crl_sign": True}
+    usage = dict.fromkeys(USES, False) | {"key_cert_sign": True, "crl_sign": True}
     certificate = (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -183,7 +179,7 @@ def create_authority(directory: Path) -> Authority:
         for name in (CERTIFICATE, KEY):
             if (directory / name).exists():
                 raise AuthorityUnusable(f"{directory / name} exists already; nothing is changed")
-        write_new(directory / KEY, _pem(key), 0o600)
+        write_new(directory / KEY, key_pem(key), 0o600)
         pem = certificate.public_bytes(serialization.Encoding.PEM)
         write_new(directory / CERTIFICATE, pem, 0o644)
     except OSError as error:
@@ -237,7 +233,20 @@ def new_request(host: str) -> tuple[bytes, str]:
     key = ec.generate_private_key(ec.SECP256R1())
     builder = x509.CertificateSigningRequestBuilder().subject_name(_name(host[:_COMMON_NAME]))
     request = builder.sign(key, hashes.SHA256())
-    return _pem(key), request.public_bytes(serialization.Encoding.PEM).decode()
+    return key_pem(key), request.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def general_names(names: Iterable[str]) -> list[x509.GeneralName]:
+    """Return names and addresses as a certificate has them."""
+    from cryptography import x509
+
+    general: list[x509.GeneralName] = []
+    for name in dict.fromkeys(names):
+        try:
+            general.append(x509.IPAddress(ipaddress.ip_address(name)))
+        except ValueError:
+            general.append(x509.DNSName(name))
+    return general
 
 
 def write_new(path: Path, content: bytes, mode: int) -> None:
@@ -246,7 +255,7 @@ def write_new(path: Path, content: bytes, mode: int) -> None:
         file.write(content)
 
 
-_USES = (
+USES = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
     *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
 )
@@ -267,7 +276,7 @@ def _name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
 
 
-def _pem(key: object) -> bytes:
+def key_pem(key: object) -> bytes:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 

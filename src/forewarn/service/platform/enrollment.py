@@ -216,8 +216,15 @@ class Enrollments:
                 f"token {id} was already used for host '{name}', from {host.enrollment.used_from}."
                 " If that was somebody else, revoke the host"
             )
-        used = sum(bool(other.enrollment and other.enrollment.used_from) for other in having)
-        if known.hosts and used >= known.hosts:
+        used = {h.name: h.enrollment.used_from for h in having if h.enrollment}
+        used = {name: address for name, address in used.items() if address}
+        for other, address in used.items():
+            if address == request.address:
+                return conflict(
+                    f"token {id} was already used from {address}, for host '{other}': whoever has"
+                    " it gets one host. If two hosts have this address, create a token for each"
+                )
+        if known.hosts and len(used) >= known.hosts:
             return conflict(
                 f"token {id} is used up: it was for {counted(known.hosts, 'host')}, and as many"
                 " have joined with it"

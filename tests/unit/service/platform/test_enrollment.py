@@ -170,13 +170,26 @@ def test_a_token_for_many_is_for_as_many_hosts_with_the_label_once_each(tmp_path
         assert reason(await control.join(token, "h3", machine="elsewhere")) is Reason.UNKNOWN
         await control.joined(token, machine="h1")
         assert reason(await control.join(token, "thief", machine="h1")) is Reason.CONFLICT
-        assert reason(await control.join(token, "h2", machine="h2")) is Reason.CONFLICT  # used up
+        used_up = await control.join(token, "h2", machine="h2", address="192.0.2.51")
+        assert reason(used_up) is Reason.CONFLICT
         created = await control.create(selector=selector, hosts=5)
         assert isinstance(created, CreatedEnrollment)
         assert created.hosts == ("h2",)  # the other one has a node
         await control.joined(created.token.partition(".")[0], "h2", machine="h2")
         refused = await control.create(selector=selector, hosts=5)
         assert reason(refused) is Reason.CONFLICT
+
+    run(play, tmp_path)
+
+
+def test_a_token_for_many_that_was_stolen_is_worth_one_host(tmp_path: Path) -> None:
+    async def play(control: Control) -> None:
+        token = await control.token(selector=parse_labels("rack=r1"), hosts=2)
+        await control.joined(token, "thief", host="h1", address=THIEF)
+        refused = await control.join(token, "thief", host="h2", address=THIEF)
+        assert reason(refused) is Reason.CONFLICT
+        assert control.host("h2").node_key == ""
+        await control.joined(token, "h2", machine="h2")
 
     run(play, tmp_path)
 
