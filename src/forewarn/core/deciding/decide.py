@@ -38,7 +38,13 @@ from forewarn.core.deciding.joint import (
     settle_joints,
     with_common_start,
 )
-from forewarn.core.deciding.reach import ApartMachines, reach_holds, unheard, with_departures
+from forewarn.core.deciding.reach import (
+    ApartMachines,
+    reach_holds,
+    unheard,
+    with_departures,
+    with_former_hosts,
+)
 from forewarn.core.deciding.removals import delete, evict
 from forewarn.core.deciding.start import carried_out_jointly, settle
 from forewarn.core.events import (
@@ -148,6 +154,9 @@ def decide_and_apply(group: Group, command: c.Command, now: Now) -> tuple[Change
     decision = _decide(group, command, now)
     if isinstance(decision, Refused):
         return decision
+    if now.apart:
+        items = with_former_hosts(group, decision.items, now)
+        decision = msgspec.structs.replace(decision, items=items)
     after = apply(group, decision.items)
     now = with_departures(now, group, after)
     starts = settle(after, now)

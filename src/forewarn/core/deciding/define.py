@@ -105,4 +105,5 @@ def merged_machine(current: Machine | None, wanted: Machine, command: c.Define) 
         relocated=current.relocated and moved_from == current.moved_from,
         disputed=current.disputed if by_poll else disputed,
         disputed_by_poll=by_poll,
+        answered_on=current.answered_on if host == current.host else "",
     )

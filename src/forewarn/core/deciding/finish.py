@@ -102,6 +102,7 @@ def machine_on(machine: Machine, host: str, *, by_driver: bool = False) -> Machi
         relocated=relocated and moved_from is not None,
         disputed="",
         disputed_by_poll=False,
+        answered_on=machine.answered_on if machine.host == host else "",
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import msgspec
 
+from forewarn.core.changes import Change, MachinePut
 from forewarn.core.deciding.holds import Hold, HoldKind
 from forewarn.core.events import Event
 from forewarn.core.fleet import Machine, reached_by
@@ -155,6 +156,27 @@ def with_departures(now: Now, before: Group, after: Group) -> Now:
     if not left:
         return now
     return msgspec.structs.replace(now, left_apart={**now.left_apart, **left})
+
+
+def with_former_hosts(group: Group, items: tuple[Change, ...], now: Now) -> tuple[Change, ...]:
+    """Return changes in which machines that move to a host that is apart are answered where they
+    were answered before."""
+    apart = {host for host, joined in now.apart.items() if joined is None}
+    puts = [item.machine for item in items if isinstance(item, MachinePut)]
+    before = group.named(machine.name for machine in puts if machine.host in apart)
+    moved: dict[str, Machine] = {}
+    for machine in puts:
+        former = before.get(machine.name)
+        if former is not None and former.host != machine.host:
+            host = (former.host in apart and former.answered_on) or former.host
+            answered_on = "" if host == machine.host else host
+            moved[machine.name] = msgspec.structs.replace(machine, answered_on=answered_on)
+    return tuple(
+        msgspec.structs.replace(item, machine=moved.get(item.machine.name, item.machine))
+        if isinstance(item, MachinePut)
+        else item
+        for item in items
+    )
 
 
 def not_called(event: Event, host: str, now: Now) -> Hold:

@@ -327,13 +327,15 @@ class HostNodes:
         # Whoever decided before may have given a promise to any node, and have told it of machines
         # that were about to move there.
         until = guard.boottime() + PROMISE
+        self._apart.begin(upstream.now().at)
         self._note_moves(store.groups.values())
+        self._note_leaving(store.groups.values())
         moving = {group for group, _ in self._moving()}
         for host in store.registry.hosts.values():
             if host.node:
-                groups = frozenset(moving.union(host_index.groups_on(host.name)))
+                leaving = self._leaving.get(host.name, {}).values()
+                groups = frozenset(moving.union(host_index.groups_on(host.name), leaving))
                 self._absent.add(host.name, _Promised(until, groups))
-        self._apart.begin(upstream.now().at)
 
     def now(self) -> Time:
         return self._upstream.now().at
@@ -814,7 +816,12 @@ class HostNodes:
                 case HostRemoved(name=name):
                     self._join_again(name)
         self._note_moves(changed.values())
-        self._note_leaving(changed.values())
+        self._note_leaving(
+            group
+            for group in changed.values()
+            if (before := self._publisher.announced.get(group.name)) is None
+            or before.machines is not group.machines
+        )
         for host, arriving in list(self._arriving.items()):
             for machine, group in list(arriving.items()):
                 if group in changed and not self._still_moves(changed[group], machine, host):
@@ -831,33 +838,34 @@ class HostNodes:
                 self._with_moves.pop(group.name, None)
 
     def _note_leaving(self, groups: Iterable[Group]) -> None:
-        """Have machines answered where they were that move to a host whose node is cut off."""
+        """Have machines answered where they were that have moved to a host whose node is cut off
+        since."""
         for group in groups:
-            before = self._publisher.announced.get(group.name)
-            if before is not None and before.machines is not group.machines:
-                unanswered = self._unanswered(group)
-                for machine in before.machines if unanswered else ():
-                    if unanswered.get(machine.name, machine.host) != machine.host:
-                        self._leaving.setdefault(machine.host, {})[machine.name] = group.name
+            for machine in group.machines:
+                if machine.answered_on and self._still_leaves(machine):
+                    self._leaving.setdefault(machine.answered_on, {})[machine.name] = group.name
         self._forget_leaving()
 
     def _forget_leaving(self) -> None:
         """Have machines answered only where they are, once that is possible."""
-        names = {name for leaving in self._leaving.values() for name in leaving.values()}
-        groups = [group for name in names if (group := self._store.groups.get(name))]
-        unanswered = {group.name: self._unanswered(group) for group in groups}
         for host, leaving in list(self._leaving.items()):
-            for machine, name in list(leaving.items()):
-                if unanswered.get(name, {}).get(machine, host) == host:
+            for machine, group in list(leaving.items()):
+                known = self._store.groups.get(group)
+                found = known.machine(machine) if known else None
+                if found is None or found.answered_on != host or not self._still_leaves(found):
                     del leaving[machine]
-                    self._publisher.place_again(name)
+                    self._publisher.place_again(group)
             if not leaving:
                 del self._leaving[host]
 
-    def _unanswered(self, group: Group) -> dict[str, str]:
-        """Return the machines of a group that are on hosts whose node is cut off, and the hosts."""
-        apart = self._apart
-        return {m.name: m.host for m in group.machines if m.alive and apart.is_apart(m.host)}
+    def _still_leaves(self, machine: Machine) -> bool:
+        """Return whether the node of its host is cut off, and no other machine has come to its
+        former host that has one of its addresses."""
+        if not machine.alive or not self._apart.is_apart(machine.host):
+            return False
+        there = self._host_index.machines_on(machine.answered_on)
+        taken = {address for other in there if other.alive for address in other.addresses}
+        return taken.isdisjoint(machine.addresses)
 
     def _join_again(self, host: str) -> None:
         if member := self._members.get(host):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from forewarn.core import GroupView, Machine
+from forewarn.core import Group, GroupView, Machine, view
 from forewarn.core.fleet import Place
 from forewarn.metadata.publishing.messages import BrokenConnection, Changed
 from forewarn.metadata.upstream import GroupNews
@@ -185,11 +185,12 @@ class StagedViews:
         if change.news is not None:
             self._shown[name] = change.news
             self._sink(change.news)
-        elif before := self._shown.pop(name, None):
-            self._sink(GroupNews(_without_document(before.view), (), Place()))
+        else:  # which may be known, though it was never shown
+            self._shown.pop(name, None)
+            self._sink(GroupNews(view(Group(name=name)), (), Place()))
         change.over.set()
 
 
-def _without_document(view: GroupView) -> GroupView:
-    """Return the view without a document, as if the group were not enabled."""
-    return msgspec.structs.replace(view, enabled=False, events=())
+def _without_document(group: GroupView) -> GroupView:
+    """Return a group without its document, as if it were not enabled."""
+    return msgspec.structs.replace(group, enabled=False, events=())

@@ -101,6 +101,7 @@ def to_guests(machine: Machine) -> Machine:
         relocated=False,
         disputed="",
         disputed_by_poll=False,
+        answered_on="",
     )
 
 

@@ -37,7 +37,16 @@ _GROUP_FIELDS = ("kind", "policy", "place", "labels")
 _MACHINE_FIELDS = tuple(
     field.name
     for field in msgspec.structs.fields(Machine)
-    if field.name not in ("name", "moved_from", "relocated", "disputed", "disputed_by_poll", "gone")
+    if field.name
+    not in (
+        "name",
+        "moved_from",
+        "relocated",
+        "disputed",
+        "disputed_by_poll",
+        "answered_on",
+        "gone",
+    )
 )
 
 
@@ -164,7 +173,8 @@ def with_declared(host: Host, wanted: Host) -> Host:
 
 def declared(machine: Machine) -> Machine:
     """Return a machine as it was defined, without what has happened to it since."""
-    if not machine.gone and machine.moved_from is None and not machine.disputed:
+    happened = machine.gone or machine.disputed or machine.answered_on
+    if not happened and machine.moved_from is None:
         return machine
     return as_known(msgspec.structs.replace(machine, host=machine.inventory_host))
 
@@ -172,7 +182,13 @@ def declared(machine: Machine) -> Machine:
 def as_known(machine: Machine) -> Machine:
     """Return a machine as it would be defined if the inventory knew where it is."""
     return msgspec.structs.replace(
-        machine, moved_from=None, relocated=False, disputed="", disputed_by_poll=False, gone=""
+        machine,
+        moved_from=None,
+        relocated=False,
+        disputed="",
+        disputed_by_poll=False,
+        answered_on="",
+        gone="",
     )
 
 

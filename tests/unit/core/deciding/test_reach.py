@@ -157,6 +157,21 @@ def test_a_machine_that_has_left_is_disturbed_at_once_if_that_is_approved() -> N
     assert made.status(restart) is Status.STARTED
 
 
+def test_a_machine_that_moves_to_an_unreachable_host_is_answered_where_it_was() -> None:
+    made = world()
+    made.cut_off("h8")
+    made.cut_off("h9")
+
+    def answered_on(host: str) -> str:
+        made.do(commands.RecordMove(machine="m0", host=host, by="ops"))
+        machine = made.group.machine("m0")
+        assert machine is not None
+        return machine.answered_on
+
+    assert [answered_on(host) for host in ("h8", "h9", "h0")] == ["h0", "h0", ""]
+    assert [answered_on(host) for host in ("h1", "h9", "h2")] == ["", "h1", ""]
+
+
 def test_a_machine_that_may_be_on_an_unreachable_host_is_held() -> None:
     made = World()
     made.define(Machine(name="m0", host="h9", disputed="h0"))

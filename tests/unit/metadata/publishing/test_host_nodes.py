@@ -575,6 +575,76 @@ def test_a_machine_that_moves_to_a_host_that_is_cut_off_is_answered_on_its_old_h
     play(body)
 
 
+def test_control_that_is_started_again_has_a_machine_answered_on_its_old_host(
+    tmp_path: Path,
+) -> None:
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with host_node(control, "h1") as h1, host_node(control, "h2") as h2:
+            async with control() as node:
+                async with host_node(control, "h3") as h3:
+                    await joined(h1, h2, h3)
+                await until(lambda: node.host_index.apart.is_apart("h3"))
+                # Of which h1 learns only from the control that is started next.
+                h1.cut()
+                control.cut = True
+                for machine in ("web_0", "web_1"):
+                    moved = await node.platform.record_move(machine, "h3", "test")
+                    assert not isinstance(moved, Refused)
+                await until(lambda: not h1.upstream.connected)
+            known: list[tuple[Machine, ...]] = []
+
+            def note(news: GroupNews) -> None:
+                h1.of[news.view.name] = news
+                known.append(news.machines)
+
+            h1.upstream.attach(note)
+            control.cut = False
+            async with control() as node:
+                await joined(h1, h2)
+                assert (h1.machines("web"), h2.machines("web")) == (["web_0"], ["web_1"])
+                assert all(known), "all the time"
+                async with host_node(control, "h3") as h3:
+                    await joined(h3)
+                    await until(lambda: not h1.machines("web") and not h2.machines("web"))
+                    assert h3.machines("web") == ["web_0", "web_1"]
+            async with control() as node, host_node(control, "h3") as h3:
+                await joined(h1, h2, h3)
+                await until(lambda: not h1.machines("web") and not h2.machines("web"))
+
+    play(body)
+
+
+def test_a_machine_that_has_left_does_not_take_the_place_of_one_with_its_address(
+    tmp_path: Path,
+) -> None:
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with two_nodes(control) as (node, h1, _):
+            async with host_node(control, "h3") as h3:
+                await joined(h3)
+            await until(lambda: node.host_index.apart.is_apart("h3"))
+            moved = await node.platform.record_move("web_0", "h3", "test")
+            assert not isinstance(moved, Refused)
+            await until(lambda: h1.machines("web") == ["web_0"])
+            fleet = (
+                FLEET.replace("10.0.0.1, host: h1", "10.0.0.1, host: h3")
+                + """
+  - name: shop
+    kind: standalone
+    machines: [{name: shop_0, address: 10.0.0.1, host: h1}]
+"""
+            )
+            applied = await node.fleet_apply.text(fleet, by="test")
+            assert not isinstance(applied, Refused)
+            await until(lambda: h1.machines("web") == [])
+            assert h1.machines("shop") == ["shop_0"]
+
+    play(body)
+
+
 def test_a_node_cannot_claim_machines_that_do_not_move(tmp_path: Path) -> None:
     control = Control(tmp_path)
 

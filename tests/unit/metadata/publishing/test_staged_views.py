@@ -282,6 +282,19 @@ def test_a_group_that_is_about_to_change_when_a_node_begins_is_known_though_not_
     asyncio.run(life())
 
 
+def test_a_group_that_is_removed_before_it_was_shown_has_no_machines() -> None:
+    async def life() -> None:
+        stage, told = await opened(news("db", 1))
+        new = news("web", 2, ("a",))
+        stage.stage(2, [Changed(new.view, new.machines, new.place)])
+        assert [machine.name for machine in told.of["web"].machines] == ["a"]
+        stage.stage(3, [Changed(new.view, (), Place(), removed=True)])
+        await stage.show([3])
+        assert told.of["web"].machines == ()
+
+    asyncio.run(life())
+
+
 def test_a_view_without_a_document_is_never_taken_for_one() -> None:
     """What a held group shows must not look like an enabled group without events."""
     assert not _without_document(news("web", 4).view).enabled
