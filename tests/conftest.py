@@ -66,7 +66,6 @@ LONGEST = (
     "system/packaging/test_extras.py",
     "system/control/test_schemathesis.py",
     "system/node/test_killed_service.py",
-    "system/node/test_take_overs.py",
     "system/agent/test_killed_agent.py",
     "system/clients/test_published_clients.py",
     "system/arm/test_sdks.py",

@@ -1,4 +1,4 @@
-"""What a state file holds after its service was killed, and ports that stay free meanwhile."""
+"""What a state file holds after its service was killed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,8 @@ from typing import Any, NamedTuple
 
 from forewarn.core import Event, Group
 from forewarn.core.changes import EventMoved, apply
-from forewarn.core.time import SECOND
-from forewarn.judge import Finding
 from forewarn.service.telemetry.event_trace import EventTrace
-from forewarn.store import Store
 from forewarn.store.sqlite.engine import SqliteStore
-from helpers.load import SPEED
 
 
 class Record(NamedTuple):
@@ -24,16 +20,11 @@ class Record(NamedTuple):
     unseen: list[dict[str, Any]]
     rollouts: dict[str, list[Event]]  # the events of each, in the order of raising
     raised: dict[str, Event]  # by id: every event, as it was raised
-    moves: list[EventMoved]  # of all events, in order
 
 
 async def read_state(path: Path) -> Record:
-    return await read_store(SqliteStore(path))
-
-
-async def read_store(store: Store) -> Record:
+    store = SqliteStore(path)
     await store.open()
-    moves: list[EventMoved] = []
     replayed: dict[str, Group] = {}
     unseen: list[dict[str, Any]] = []
     raised: dict[str, Event] = {}
@@ -45,22 +36,10 @@ async def read_store(store: Store) -> Record:
             for item in entry.items:
                 if isinstance(item, EventMoved):
                     raised.setdefault(item.event.id, item.event)
-                    moves.append(item)
         trace.on_commit(commit, replayed)
     rollouts = {
         id: list(await store.events_by_cause(f"rollout/{id}/")) for id in store.registry.rollouts
     }
     stored = dict(store.groups)
     await store.close()
-    return Record(replayed, stored, unseen, rollouts, raised, moves)
-
-
-def held_up(finding: Finding, raised: dict[str, Event], seconds: float) -> bool:
-    """Was an event raised with its full notice, and shown at most this many seconds late, because
-    of what was done to the processes? While one is dead or stands still, guests get no document,
-    or the one before."""
-    if finding.rule != "short-notice" or finding.event is None or finding.t is None:
-        return False
-    event = raised[finding.event]
-    full_notice = event.not_before - event.raised_at >= event.traits.notice / SPEED
-    return full_notice and finding.t - event.raised_at / SECOND <= seconds
+    return Record(replayed, stored, unseen, rollouts, raised)

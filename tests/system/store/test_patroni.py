@@ -25,7 +25,6 @@ from helpers.process import Running
 
 CONTROL = {"c1": "10.88.0.21", "c2": "10.88.0.22"}
 CUT = 25.0  # seconds, longer than Patroni waits for a primary
-SHORT_CUT = 8.0
 
 
 class ControlNodes:
@@ -100,12 +99,6 @@ def cut_the_primary_off(cluster: Cluster) -> None:
     cluster.heal()
 
 
-def cut_the_primary_off_for_a_moment(cluster: Cluster) -> None:
-    cluster.cut(cluster.primary())
-    time.sleep(SHORT_CUT)
-    cluster.heal()
-
-
 def stop_the_primary(cluster: Cluster) -> None:
     primary = cluster.primary()
     cluster.signal_everything(primary, signal.SIGSTOP, but="etcd")
@@ -113,17 +106,9 @@ def stop_the_primary(cluster: Cluster) -> None:
     cluster.signal_everything(primary, signal.SIGCONT)
 
 
-def cut_the_standby_off(cluster: Cluster) -> None:
-    cluster.cut(cluster.standby())
-    time.sleep(SHORT_CUT)
-    cluster.heal()
-
-
 FAULTS = (
     switch_over,
     kill_the_primarys_server,
-    cut_the_standby_off,
-    cut_the_primary_off_for_a_moment,
     cut_the_primary_off,
     stop_the_primary,
     kill_all_of_the_primarys_node,
