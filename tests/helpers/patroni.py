@@ -84,6 +84,12 @@ class Cluster:
         [password] = re.findall(r"LOGIN PASSWORD '([\w-]+)'", PAGE)
         return f"postgresql://forewarn:{password}@{','.join(NODES)}/forewarn"
 
+    @property
+    def admin_url(self) -> str:
+        """The address of the servers for their superuser, without a database."""
+        [password] = re.findall(r"superuser: .*password: ([\w-]+)", PAGE)
+        return f"postgresql://postgres:{password}@{','.join(NODES)}"
+
     def start(self, address: str) -> None:
         """Start etcd and Patroni on a node, which starts the server."""
         directory = self.directory / address
@@ -138,8 +144,7 @@ class Cluster:
 
     def create_database(self) -> None:
         """Create the role and the database with the commands of the documentation."""
-        [password] = re.findall(r"superuser: .*password: ([\w-]+)", PAGE)
-        url = f"postgresql://postgres:{password}@{','.join(NODES)}/postgres"
+        url = f"{self.admin_url}/postgres"
         self.lab.guests[NODES[0]].call(_execute, url, block("sql").split(";\n"))
 
     # What is there.

@@ -74,6 +74,7 @@ class Books:
     ends: dict[str, float] = field(default_factory=dict)  # of impacts, by event
     faults: list[Fault] = field(default_factory=list)
     absences: list[Absence] = field(default_factory=list)
+    forgotten: set[str] = field(default_factory=set)  # events that a restore may have undone
     finished: set[str] = field(default_factory=set)
     approved: set[str] = field(default_factory=set)  # as the service says
     _sorted: dict[str, list[Wait]] = field(default_factory=dict)  # polls, by machine
@@ -113,10 +114,12 @@ class Books:
     def _lost(self) -> Iterable[str]:
         done = {impact["event"] for impact in self.impacts}
         for raised in self.raised:
+            if raised.event in self.forgotten:
+                continue
             if raised.event not in self.finished or raised.event not in done:
                 yield f"lost: {raised.event} of {raised.machine} did not happen"
         answered = {event for event, wait in self.approvals if not wait.problem}
-        for event in sorted(answered - self.approved):
+        for event in sorted(answered - self.approved - self.forgotten):
             yield f"lost: the approval of {event}, which was answered with 200"
 
     def _twice(self) -> Iterable[str]:

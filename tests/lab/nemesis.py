@@ -119,6 +119,59 @@ def database_killed(world: World, chance: Random) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def database_restored(world: World, chance: Random) -> Iterator[None]:
+    """As the documentation says."""
+    world.dump()
+    yield
+    with world.without_control():
+        world.put_back_anew()
+        world.use_restored()
+    _is_recorded(world)
+
+
+@contextlib.contextmanager
+def database_restored_unnoticed(world: World, chance: Random) -> Iterator[None]:
+    """Nodes on hosts know more, and follow nobody, until somebody says which state is used."""
+    world.dump()
+    before = world.commit()
+    yield
+    until(lambda: world.commit() > before, "there is something to lose")
+    with world.without_control():
+        world.put_back_anew()
+    until(lambda: _names(world, b"the state went back"), "a control node names it")
+    with world.without_control():
+        world.use_restored()
+    _is_recorded(world)
+
+
+@contextlib.contextmanager
+def database_restored_under_running_control_nodes(world: World, chance: Random) -> Iterator[None]:
+    """They end, and nobody decides until somebody says which state is used."""
+    world.dump()
+    before = world.commit()
+    yield
+    until(lambda: world.commit() > before, "there is something to lose")
+    world.put_back_at_once()
+    until(lambda: _names(world, b"the database has lost"), "a control node names it")
+    assert not world.leader()
+    world.use_restored()
+    _is_recorded(world)
+
+
+def _names(world: World, problem: bytes) -> bool:
+    answers = [world.ask(name, "GET", "/readyz") for name in CONTROL]
+    return any(said is not None and problem in said.body for said in answers)
+
+
+def _is_recorded(world: World) -> None:
+    def recorded() -> bool:
+        said = world.api("GET", "/v1/history?what=state-restored")
+        return said is not None and len(said.json()["records"]) > 0
+
+    until(recorded, "the history says that the state was restored")
+
+
+@contextlib.contextmanager
 def primary_killed(world: World, chance: Random) -> Iterator[None]:
     cluster = _patroni(world)
     cluster.kill_server(cluster.primary())
@@ -170,6 +223,9 @@ EVERYWHERE: list[Nemesis] = [
     follower_started_with_a_wrong_clock,
     leader_killed_beside_a_wrong_clock,
     leader_cloned,
+    database_restored,
+    database_restored_unnoticed,
+    database_restored_under_running_control_nodes,
 ]
 ON_A_SINGLE_SERVER = [*EVERYWHERE, database_killed]
 ON_PATRONI = [*EVERYWHERE, primary_switched_over, primary_killed, primary_cut_off]

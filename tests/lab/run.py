@@ -67,6 +67,7 @@ class Operator:
         if self.group == NOBODY_APPROVES:
             body |= {"notice": NOTICE, "short_notice": True}
         key = f"{self.group}-{self.count}"
+        restores = self._world.restores
         said = until(
             lambda: self._answered("POST", "/v1/events", body, Idempotency_Key=key),
             f"an event of {self.group} is raised",
@@ -75,8 +76,27 @@ class Operator:
         self._run.books.raised.append(Raised(event, machine))
         if self.group != NOBODY_APPROVES:
             self._approve(event)
-        until(lambda: self._is_over(event), f"{event} of {machine} is over")
+        until(
+            lambda: self._world.restores > restores or self._is_over(event),
+            f"{event} of {machine} is over",
+        )
+        if self._world.restores > restores:
+            self._begin_anew(event)
         self.count += 1
+
+    def _begin_anew(self, event: str) -> None:
+        """After a restore: the last event may be lost, or not approved any more; and events that
+        were over may be back."""
+        self._run.books.forgotten.add(event)
+
+        def none_left() -> bool:
+            active = self._answered("GET", f"/v1/events?group={self.group}")
+            for left in active or ():
+                if left["status"] == "Scheduled":
+                    self._world.api("POST", f"/v1/events/{left['id']}/cancel", {})
+            return active is not None and not active
+
+        until(none_left, f"{self.group} has no events")
 
     def _approve(self, event: str) -> None:
         guest = self._chance.choice(self._guests)
@@ -91,7 +111,7 @@ class Operator:
 
     def _answered(self, method: str, path: str, body: object = None, **headers: str) -> Any:
         said = self._world.api(method, path, body, **headers)
-        if said is None or said.status == 409:  # in doubt, or under way
+        if said is None or said.status in (404, 409):  # lost in a restore, in doubt, or under way
             _pause()
             return None
         assert said.status in (200, 201), said.body
@@ -174,8 +194,8 @@ class Run:
             (
                 f"seed {self.seed}",
                 f"faults {len(names)}, of which {sum('cut off' in n for n in names)} partitions and"
-                f" {sum('primary' in n or 'database killed' in n for n in names)} of the database",
-                f"take-overs {self.world.term() - 1}",
+                f" {sum(n.startswith(('primary', 'database')) for n in names)} of the database",
+                f"take-overs {self.world.take_overs()}",
                 f"events {len(self.books.raised)}, impacts {len(self.books.impacts)}",
                 f"polls {len(self.books.polls)}, approvals {len(self.books.approvals)}",
                 self.books.table(),
@@ -196,13 +216,19 @@ class Run:
         words: list[str | Path] = [
             *FOREWARN,
             "conformance",
+            "--json",
             room / "impacts.jsonl",
             *control,
             *nodes,
         ]
         judged = self.world.network.host.run(words, timeout=LIMIT, check=False)
-        if judged.returncode != 0:
+        if judged.returncode > 1:
             yield f"conformance: {judged.stdout}{judged.stderr}"
+            return
+        for finding in json.loads(judged.stdout)["findings"]:
+            # Events that were over may be back after a restore.
+            if not (self.world.restores and finding["rule"] == "apart-backwards"):
+                yield f"conformance: {finding}"
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ from helpers.paths import ROOT
 from helpers.process import Running
 from helpers.recording_guests import Place
 from helpers.serve_process import FOREWARN
-from helpers.waiting import until
+from helpers.waiting import LIMIT, until
 from lab.books import Absence
 
 NETWORK = "10.88.0.0/24"
@@ -95,6 +95,9 @@ table bridge lab {{
 """
 
 
+_AS_ADMIN = ("--username=forewarn", "forewarn")
+
+
 def group_of(machine: str) -> str:
     return machine.partition("_")[0]
 
@@ -106,7 +109,8 @@ class SingleServer:
 
     def __init__(self) -> None:
         self.lab = Lab([DATABASE, *CONTROL.values(), CLONE, *HOSTS.values()], network=NETWORK)
-        self.url = f"postgresql://forewarn@{DATABASE}/postgres"
+        self.url = f"postgresql://forewarn@{DATABASE}/forewarn"
+        self.admin_url = f"postgresql://forewarn@{DATABASE}"
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> SingleServer:
@@ -118,6 +122,7 @@ class SingleServer:
             with (self._server.data / "pg_hba.conf").open("a") as rules:
                 rules.write(f"host all all {NETWORK} trust\n")
             self.start()
+            self._server.run("createdb", f"--host={self._server.directory}", *_AS_ADMIN)
             self._stack = undo.pop_all()
         return self
 
@@ -151,6 +156,7 @@ class World:
         self.lease = lease
         self.hosts: dict[str, Lab] = {}
         self.absences: list[Absence] = []
+        self.restores = 0  # how often the database was put back
         self._running: dict[str, Running] = {}
         self._down: set[str] = set()  # not to be started again
         self._dropped: set[tuple[str, str]] = set()
@@ -312,6 +318,53 @@ class World:
             for running in self._namespace(name).running:
                 yield from ((name, line) for line in running.stderr)
 
+    # The database.
+
+    def _type(self, program: str, *words: str, check: bool = True) -> bool:
+        programs = postgres.programs()
+        assert programs is not None
+        machine = self.network.guests[self.database.machines[0]]
+        done = machine.run([programs / program, *words], cwd=self.room, check=check, timeout=LIMIT)
+        return done.returncode == 0
+
+    def _database(self, name: str) -> str:
+        return f"--dbname={self.database.admin_url}/{name}?target_session_attrs=read-write"
+
+    def dump(self) -> None:
+        self._type("pg_dump", "--format=custom", "--file=dump", self._database("forewarn"))
+
+    def put_back(self, *words: str, check: bool = True) -> bool:
+        """Restore the dump."""
+        words = (*words, "--exit-on-error", "--single-transaction", "dump")
+        return self._type("pg_restore", self._database("forewarn"), *words, check=check)
+
+    def put_back_anew(self) -> None:
+        """Restore the dump into a database that is made anew."""
+        admin = self._database("postgres")
+        self._type("psql", admin, "--command=DROP DATABASE IF EXISTS forewarn WITH (FORCE)")
+        self._type("psql", admin, "--command=CREATE DATABASE forewarn OWNER forewarn")
+        self.put_back()
+
+    def put_back_at_once(self) -> None:
+        """Restore the dump in place of what is there, in one transaction."""
+        # A control node that commits at this moment may be in the way.
+        until(lambda: self.put_back("--clean", check=False), "the database is restored")
+
+    def use_restored(self) -> None:
+        """Say that the state is to be used, once the lease has run out that was copied with it."""
+        words = [*FOREWARN, "restored", "--config", str(self.room / "c1.toml"), "--yes"]
+        machine = self._namespace("c1")
+        until(lambda: machine.run(words, check=False).returncode == 0, "the state may be used")
+        self.restores += 1
+
+    @contextlib.contextmanager
+    def without_control(self) -> Iterator[None]:
+        """End all control nodes, and start them again afterwards."""
+        with contextlib.ExitStack() as stack:
+            for name in CONTROL:
+                stack.enter_context(self.without(name, signal.SIGTERM))
+            yield
+
     # The network.
 
     @contextlib.contextmanager
@@ -385,7 +438,12 @@ class World:
         said = self.ask(host, "GET", "/readyz")
         return said is not None and "control" not in said.json()["warnings"]
 
-    def term(self) -> int:
-        """Return how many times a control node has begun to decide."""
+    def commit(self) -> int:
+        """Return the last commit of the control node that decides; 0 if none does."""
+        said = self.api("GET", "/v1/events")
+        return 0 if said is None else int(said.headers["forewarn-commit"])
+
+    def take_overs(self) -> int:
+        """Return how many times another control node has begun to decide."""
         decided = [line for _, line in self.logs() if '"this control node decides"' in line]
-        return max(int(json.loads(line)["term"]) for line in decided)
+        return len({json.loads(line)["term"] for line in decided}) - 1
