@@ -19,6 +19,7 @@ from forewarn.arm import routing
 from forewarn.arm.admission import ArmAdmission, from_refusal
 from forewarn.arm.errors import CODE_OF_STATUS, ArmError, refusal
 from forewarn.arm.operations import Operations
+from forewarn.arm.options import check_options
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routes import (  # each declares its operations
     availability_sets,
@@ -123,9 +124,8 @@ class ArmApp:
         path = re.sub(r"/{2,}", "/", scope["path"])
         path = path.rstrip("/") or "/"
         query = scope["query_string"].decode("latin-1")
-        parameters = {
-            name.lower(): value for name, value in parse_qsl(query, keep_blank_values=True)
-        }
+        given = [(name.lower(), value) for name, value in parse_qsl(query, keep_blank_values=True)]
+        parameters = dict(given)
         found = routing.find(scope["method"], path)
         if isinstance(found, list):
             _check_version(parameters)
@@ -142,6 +142,7 @@ class ArmApp:
             if route.role is not Role.VIEWER and route.method in admission.WRITE_METHODS:
                 admission.check_leading(self._context)
             bound = self._context.call(caller, {})
+        check_options(given, route.options)
         request = Request(
             method=scope["method"],
             path=path,

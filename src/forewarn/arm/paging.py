@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-from forewarn.arm.errors import ArmError
+from forewarn.arm.options import SKIP, TOP, invalid, top
 from forewarn.arm.request import Answer, Request
 
 PAGE = 500  # items
-SKIP = "$skiptoken"
 SEPARATOR = "~"  # not allowed in names
 
 T = TypeVar("T")
@@ -37,17 +36,20 @@ def page_of_parts(
 ) -> Answer:
     """Do the same for items in parts that follow each other, each with the beginning of the keys in
     it: parts before and after the page are not looked at."""
-    after = _after(request)
+    after, most = _after(request), top(request.parameters)
+    size = PAGE if most is None else min(PAGE, most)
     found: list[T] = []
     for start, items in parts:
-        if len(found) > PAGE:
+        if len(found) > size:
             break
         if after is None or start >= after[: len(start)]:
             later = (item for item in items if after is None or key(item) > after)
-            found += heapq.nsmallest(PAGE + 1 - len(found), later, key=key)
-    body: dict[str, Any] = {"value": [view(item) for item in found[:PAGE]]}
-    if len(found) > PAGE:
-        query = {**request.parameters, SKIP: SEPARATOR.join(key(found[PAGE - 1]))}
+            found += heapq.nsmallest(size + 1 - len(found), later, key=key)
+    body: dict[str, Any] = {"value": [view(item) for item in found[:size]]}
+    if len(found) > size and size != most:
+        query = {**request.parameters, SKIP: SEPARATOR.join(key(found[size - 1]))}
+        if most is not None:
+            query[TOP] = str(most - size)
         body["nextLink"] = f"{request.url}?{urlencode(query)}"
     return Answer(body=body)
 
@@ -57,5 +59,5 @@ def _after(request: Request) -> tuple[str, ...] | None:
     if text is None:
         return None
     if not text:
-        raise ArmError(400, "InvalidParameter", f"The {SKIP} is not one from a nextLink.")
+        raise invalid(SKIP, "it must be that of a nextLink")
     return tuple(text.split(SEPARATOR))

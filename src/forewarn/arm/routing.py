@@ -27,6 +27,7 @@ class Route(msgspec.Struct, frozen=True):
     role: Role | None  # None: anybody may ask, without a token
     versioned: bool  # does it need an api-version?
     limited: bool  # may it be used with a token that is limited to groups?
+    options: tuple[str, ...]  # of its query, in lower case
     handler: Handler
 
 
@@ -40,6 +41,7 @@ def route(
     role: Role | None = Role.VIEWER,
     versioned: bool = True,
     limited: bool = True,
+    options: tuple[str, ...] = (),
 ) -> Callable[[Handler], Handler]:
     """Declare the operation that a function answers."""
     parts = re.split(r"\{(\w+)\}", template)
@@ -49,7 +51,7 @@ def route(
 
     def declare(handler: Handler) -> Handler:
         compiled = re.compile(pattern, re.IGNORECASE | re.ASCII)
-        ROUTES.append(Route(method, template, compiled, role, versioned, limited, handler))
+        ROUTES.append(Route(method, template, compiled, role, versioned, limited, options, handler))
         return handler
 
     return declare

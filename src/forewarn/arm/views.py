@@ -14,6 +14,7 @@ from forewarn.core.events import UNKNOWN_DURATION
 from forewarn.core.fleet import Health, Host
 from forewarn.core.time import SECOND, Time
 
+PROVISIONED = "ProvisioningState/succeeded"
 SIZE = "Standard_D2s_v5"  # machines have no size; clients expect one
 
 
@@ -112,9 +113,14 @@ def instance_view(machine: Machine, events: Sequence[Event], now: Time) -> dict[
     return view
 
 
+def status_codes(group: Group, machine: Machine) -> list[str]:
+    """Return the codes of the statuses in a machine's instance view."""
+    return [PROVISIONED, _power_state(events_of(group, machine))["code"]]
+
+
 def _provisioned(now: Time) -> dict[str, Any]:
     return {
-        "code": "ProvisioningState/succeeded",
+        "code": PROVISIONED,
         "level": "Info",
         "displayStatus": "Provisioning succeeded",
         "time": moment(now),

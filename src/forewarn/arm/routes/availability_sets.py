@@ -6,6 +6,7 @@ import asyncio
 
 from forewarn.arm import views
 from forewarn.arm.inventory import Inventory
+from forewarn.arm.options import EXPAND, PAGED, expansions
 from forewarn.arm.paging import page
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import COMPUTE, RESOURCE_GROUP, SUBSCRIPTION, route
@@ -14,10 +15,11 @@ from forewarn.core import GroupKind
 AVAILABILITY_SETS = COMPUTE + "/availabilitySets"
 
 
-@route("GET", SUBSCRIPTION + AVAILABILITY_SETS)
-@route("GET", RESOURCE_GROUP + AVAILABILITY_SETS)
+@route("GET", SUBSCRIPTION + AVAILABILITY_SETS, options=(EXPAND, *PAGED))
+@route("GET", RESOURCE_GROUP + AVAILABILITY_SETS, options=(EXPAND, *PAGED))
 async def list_availability_sets(request: Request) -> Answer:
     """Their machines are listed with or without `$expand=virtualMachines/$ref`."""
+    expansions(request.parameters, "virtualMachines/$ref")
     groups = Inventory(request.call).groups(
         request.names["subscription"], request.names.get("resource_group")
     )

@@ -22,6 +22,7 @@ from forewarn.arm.assignments import (
     relabelled,
 )
 from forewarn.arm.errors import ArmError, not_found, unwrap
+from forewarn.arm.options import PAGED
 from forewarn.arm.paging import page
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routes.maintenance_configurations import configuration_id, find
@@ -36,14 +37,14 @@ ASSIGNMENTS = MAINTENANCE + "/configurationAssignments"
 KIND = "Microsoft.Maintenance/configurationAssignments"
 
 
-@route("GET", RESOURCE + ASSIGNMENTS, limited=False)
-@route("GET", CHILD + ASSIGNMENTS, limited=False)
+@route("GET", RESOURCE + ASSIGNMENTS, limited=False, options=PAGED)
+@route("GET", CHILD + ASSIGNMENTS, limited=False, options=PAGED)
 async def list_assignments(request: Request) -> Answer:
     found = _assignments(request, target_of(request))
     return page(request, found, _key, _view)
 
 
-@route("GET", SUBSCRIPTION + ASSIGNMENTS, limited=False)
+@route("GET", SUBSCRIPTION + ASSIGNMENTS, limited=False, options=PAGED)
 async def list_all_assignments(request: Request) -> Answer:
     """Those that were made by a label."""
     groups = i.Inventory(request.call).groups(request.names["subscription"])

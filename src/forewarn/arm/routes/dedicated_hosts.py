@@ -10,6 +10,7 @@ import msgspec
 
 from forewarn.arm import views
 from forewarn.arm.inventory import HOST_GROUPS, Inventory
+from forewarn.arm.options import EXPAND, PAGED
 from forewarn.arm.paging import page
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routes.virtual_machines import expands, user_maintenance
@@ -23,22 +24,22 @@ HOSTS = RESOURCE_GROUP + GROUPS + "/{host_group}/hosts"
 HOST = HOSTS + "/{host}"
 
 
-@route("GET", SUBSCRIPTION + GROUPS)
-@route("GET", RESOURCE_GROUP + GROUPS)
+@route("GET", SUBSCRIPTION + GROUPS, options=PAGED)
+@route("GET", RESOURCE_GROUP + GROUPS, options=PAGED)
 async def list_host_groups(request: Request) -> Answer:
     inventory, names = Inventory(request.call), request.names
-    if not inventory.is_default(names["subscription"], names.get("resource_group")):
-        return Answer(body={"value": []})
-    return Answer(body={"value": [views.host_group(inventory.hosts(), request.now)]})
+    here = inventory.is_default(names["subscription"], names.get("resource_group"))
+    groups = [views.host_group(inventory.hosts(), request.now)] if here else []
+    return page(request, groups, lambda group: (group["name"],), lambda group: group)
 
 
-@route("GET", RESOURCE_GROUP + GROUPS + "/{host_group}")
+@route("GET", RESOURCE_GROUP + GROUPS + "/{host_group}", options=(EXPAND,))
 async def get_host_group(request: Request) -> Answer:
     hosts = _inventory(request).hosts()
     return Answer(body=views.host_group(hosts, request.now, expand=expands(request)))
 
 
-@route("GET", HOSTS)
+@route("GET", HOSTS, options=(EXPAND, *PAGED))
 async def list_hosts(request: Request) -> Answer:
     inventory, now, expand = _inventory(request), request.now, expands(request)
     return page(
@@ -49,7 +50,7 @@ async def list_hosts(request: Request) -> Answer:
     )
 
 
-@route("GET", HOST)
+@route("GET", HOST, options=(EXPAND,))
 async def get_host(request: Request) -> Answer:
     inventory = _inventory(request)
     host = inventory.host(request.names["host"])

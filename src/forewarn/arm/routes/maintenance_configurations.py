@@ -20,6 +20,7 @@ from forewarn.arm import inventory as i
 from forewarn.arm import maintenance_windows as windows
 from forewarn.arm.assignments import assigned_label, assignments_in
 from forewarn.arm.errors import ArmError, not_found, unwrap
+from forewarn.arm.options import PAGED
 from forewarn.arm.paging import page
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import MAINTENANCE, RESOURCE_GROUP, SUBSCRIPTION, route
@@ -41,8 +42,8 @@ FIXED = {
 SEPARATOR = "; "
 
 
-@route("GET", SUBSCRIPTION + CONFIGURATIONS, limited=False)
-@route("GET", RESOURCE_GROUP + CONFIGURATIONS, limited=False)
+@route("GET", SUBSCRIPTION + CONFIGURATIONS, limited=False, options=PAGED)
+@route("GET", RESOURCE_GROUP + CONFIGURATIONS, limited=False, options=PAGED)
 async def list_configurations(request: Request) -> Answer:
     found = request.context.configurations.all() if _is_here(request) else []
     return page(request, found, lambda configuration: (configuration.name,), _view)

@@ -8,6 +8,7 @@ from forewarn.arm import views
 from forewarn.arm.errors import ArmError
 from forewarn.arm.inventory import Inventory, ScaleSet
 from forewarn.arm.operations import accepted
+from forewarn.arm.options import EXPAND, FILTER, PAGED, SELECT, expansions, predicate
 from forewarn.arm.paging import page
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routes.virtual_machines import (
@@ -41,8 +42,8 @@ NOT_OFFERED_FOR_SETS = (
 NOT_OFFERED_FOR_INSTANCES = ("runCommand", "retrieveBootDiagnosticsData", "attachDetachDataDisks")
 
 
-@route("GET", SUBSCRIPTION + SCALE_SETS)
-@route("GET", RESOURCE_GROUP + SCALE_SETS)
+@route("GET", SUBSCRIPTION + SCALE_SETS, options=PAGED)
+@route("GET", RESOURCE_GROUP + SCALE_SETS, options=PAGED)
 async def list_scale_sets(request: Request) -> Answer:
     scale_sets = Inventory(request.call).scale_sets(
         request.names["subscription"], request.names.get("resource_group")
@@ -52,8 +53,9 @@ async def list_scale_sets(request: Request) -> Answer:
     )
 
 
-@route("GET", SCALE_SET)
+@route("GET", SCALE_SET, options=(EXPAND,))
 async def get_scale_set(request: Request) -> Answer:
+    expansions(request.parameters, "userData")  # there is none
     return Answer(body=views.scale_set(scale_set_of(request)))
 
 
@@ -148,14 +150,23 @@ async def delete_instances(request: Request) -> Answer:
 # One member.
 
 
-@route("GET", SCALE_SET + "/virtualMachines")
+@route("GET", SCALE_SET + "/virtualMachines", options=(FILTER, SELECT, EXPAND, *PAGED))
 async def list_instances(request: Request) -> Answer:
     scale_set, now, expand = scale_set_of(request), request.now, expands(request)
+    if expansions(request.parameters, "instanceView", "instanceView/statuses", option=SELECT):
+        expand = True  # and the rest is shown as well
+    wanted = predicate(
+        request.parameters,
+        {
+            "instanceView/statuses/code": lambda member: views.status_codes(member[1], member[2]),
+            "properties/latestModelApplied": lambda _: "true",
+        },
+    )
 
     def build() -> Answer:
         return page(
             request,
-            scale_set.keyed_members(),
+            filter(wanted, scale_set.keyed_members()),
             lambda member: member[0],
             lambda member: views.instance(member[1], member[2], now, expand=expand),
         )
@@ -163,7 +174,7 @@ async def list_instances(request: Request) -> Answer:
     return await asyncio.to_thread(build)
 
 
-@route("GET", INSTANCE)
+@route("GET", INSTANCE, options=(EXPAND,))
 async def get_instance(request: Request) -> Answer:
     member = _member(request)
     return Answer(body=views.instance(*member, request.now, expand=expands(request)))

@@ -18,6 +18,7 @@ import msgspec
 
 from forewarn.arm.errors import ArmError, error_body, unwrap
 from forewarn.arm.inventory import location_of
+from forewarn.arm.options import PAGED
 from forewarn.arm.paging import page
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import MAINTENANCE, route
@@ -39,8 +40,8 @@ SOME = (
 )
 
 
-@route("GET", RESOURCE + EVENTS)
-@route("GET", CHILD + EVENTS)
+@route("GET", RESOURCE + EVENTS, options=PAGED)
+@route("GET", CHILD + EVENTS, options=PAGED)
 async def list_events(request: Request) -> Answer:
     target = target_of(request)
     return page(request, target.events(), lambda event: (event.id,), lambda e: _view(target, e))

@@ -7,10 +7,13 @@ from typing import Any
 from forewarn.arm.admission import TENANT
 from forewarn.arm.errors import ArmError
 from forewarn.arm.inventory import DEFAULT_SUBSCRIPTION, Inventory
+from forewarn.arm.options import EXPAND, FILTER, PAGED, Field, expansions, predicate
+from forewarn.arm.paging import page
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import RESOURCE_GROUP, SUBSCRIPTION, route
 
 NAMESPACES = ("Microsoft.Compute", "Microsoft.Maintenance", "Microsoft.Resources")
+PROVIDER_EXPANSIONS = ("metadata", "resourceTypes/aliases")  # of which there are none
 
 
 @route("GET", "/tenants")
@@ -59,12 +62,17 @@ async def list_locations(request: Request) -> Answer:
     )
 
 
-@route("GET", SUBSCRIPTION + "/resourceGroups")
+@route("GET", SUBSCRIPTION + "/resourceGroups", options=(FILTER, *PAGED))
 async def list_resource_groups(request: Request) -> Answer:
     subscription = request.names["subscription"]
     found = Inventory(request.call).resource_groups(subscription)
-    groups = [_resource_group(subscription, name, place) for name, place in found.items()]
-    return Answer(body={"value": groups})
+    no_tags: dict[str, Field] = {"tagName": lambda _: (), "tagValue": lambda _: ()}
+    return page(
+        request,
+        filter(predicate(request.parameters, no_tags), found),
+        lambda name: (name,),
+        lambda name: _resource_group(subscription, name, found[name]),
+    )
 
 
 @route("GET", RESOURCE_GROUP)
@@ -79,15 +87,17 @@ async def get_resource_group(request: Request) -> Answer:
     raise ArmError(404, "ResourceGroupNotFound", f"Resource group '{wanted}' could not be found.")
 
 
-@route("GET", SUBSCRIPTION + "/providers")
+@route("GET", SUBSCRIPTION + "/providers", options=(EXPAND, *PAGED))
 async def list_providers(request: Request) -> Answer:
     Inventory(request.call).groups(request.names["subscription"])
-    return Answer(body={"value": [_provider(request, name) for name in NAMESPACES]})
+    expansions(request.parameters, *PROVIDER_EXPANSIONS)
+    return page(request, NAMESPACES, lambda name: (name,), lambda name: _provider(request, name))
 
 
-@route("GET", SUBSCRIPTION + "/providers/{namespace}")
+@route("GET", SUBSCRIPTION + "/providers/{namespace}", options=(EXPAND,))
 @route("POST", SUBSCRIPTION + "/providers/{namespace}/register")
 async def get_provider(request: Request) -> Answer:
+    expansions(request.parameters, *PROVIDER_EXPANSIONS)
     Inventory(request.call).groups(request.names["subscription"])
     wanted = request.names["namespace"]
     for name in NAMESPACES:

@@ -15,6 +15,7 @@ from typing import Any
 from forewarn.arm import views
 from forewarn.arm.errors import ArmError
 from forewarn.arm.inventory import Inventory, machine_id
+from forewarn.arm.options import PAGED
 from forewarn.arm.paging import page
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import MAINTENANCE, RESOURCE_GROUP, SUBSCRIPTION, route
@@ -36,8 +37,8 @@ IMPACTS = {
 }
 
 
-@route("GET", RESOURCE + UPDATES)
-@route("GET", CHILD + UPDATES)
+@route("GET", RESOURCE + UPDATES, options=PAGED)
+@route("GET", CHILD + UPDATES, options=PAGED)
 async def list_updates(request: Request) -> Answer:
     target = target_of(request, hosts=True)
     return page(
@@ -93,8 +94,8 @@ async def get_apply_update(request: Request) -> Answer:
     return Answer(body=_apply_update(target.id, found[0].id, events))
 
 
-@route("GET", SUBSCRIPTION + APPLY_UPDATES)
-@route("GET", RESOURCE_GROUP + APPLY_UPDATES)
+@route("GET", SUBSCRIPTION + APPLY_UPDATES, options=PAGED)
+@route("GET", RESOURCE_GROUP + APPLY_UPDATES, options=PAGED)
 async def list_apply_updates(request: Request) -> Answer:
     """Those that are under way, for each machine."""
     groups = Inventory(request.call).groups(

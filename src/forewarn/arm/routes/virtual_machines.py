@@ -8,7 +8,16 @@ from typing import TypeAlias
 
 from forewarn.arm import views
 from forewarn.arm.errors import ArmError
-from forewarn.arm.inventory import Inventory, is_instance
+from forewarn.arm.inventory import Inventory, is_instance, scale_set_id, scale_set_of
+from forewarn.arm.options import (
+    EXPAND,
+    FILTER,
+    PAGED,
+    STATUS_ONLY,
+    expansions,
+    flag,
+    predicate,
+)
 from forewarn.arm.paging import page_of_parts
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import COMPUTE, RESOURCE_GROUP, SUBSCRIPTION, Handler, route
@@ -28,17 +37,18 @@ NOT_OFFERED = (
 )
 
 
-@route("GET", SUBSCRIPTION + MACHINES)
-@route("GET", RESOURCE_GROUP + MACHINES)
+@route("GET", SUBSCRIPTION + MACHINES, options=(FILTER, EXPAND, STATUS_ONLY, *PAGED))
+@route("GET", RESOURCE_GROUP + MACHINES, options=(FILTER, EXPAND, STATUS_ONLY, *PAGED))
 async def list_machines(request: Request) -> Answer:
     groups = Inventory(request.call).groups(
         request.names["subscription"], request.names.get("resource_group")
     )
-    now, expand = request.now, expands(request)
+    now, expand = request.now, expands(request) or flag(request.parameters, STATUS_ONLY)
+    wanted = predicate(request.parameters, {"virtualMachineScaleSet/id": _scale_set_id})
 
     def build() -> Answer:
         parts = (
-            ((group.name,), _machines_in(group))
+            ((group.name,), filter(wanted, _machines_in(group)))
             for group in sorted(groups, key=lambda group: group.name)
         )
         return page_of_parts(
@@ -55,7 +65,11 @@ def _machines_in(group: Group) -> Iterator[tuple[Group, Machine]]:
     return ((group, m) for m in group.machines if m.alive and not is_instance(group, m))
 
 
-@route("GET", MACHINE)
+def _scale_set_id(member: tuple[Group, Machine]) -> str:
+    return scale_set_id(member[0]) if scale_set_of(member[0]) else ""
+
+
+@route("GET", MACHINE, options=(EXPAND,))
 async def get_machine(request: Request) -> Answer:
     member = machine_of(request)
     return Answer(body=views.virtual_machine(*member, request.now, expand=expands(request)))
@@ -104,7 +118,8 @@ def machine_key(member: tuple[Group, Machine]) -> tuple[str, str]:
 
 
 def expands(request: Request) -> bool:
-    return request.parameters.get("$expand", "").lower() == "instanceview"
+    """Is the instance view wanted? Machines and hosts have no user data to show."""
+    return "instanceview" in expansions(request.parameters, "instanceView", "userData")
 
 
 # Verbs, also for members of scale sets.
