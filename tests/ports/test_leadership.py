@@ -22,6 +22,8 @@ from structlog.testing import capture_logs
 from forewarn.core import Group, Machine
 from forewarn.core.changes import MachinePut
 from forewarn.core.registry import Registry
+from forewarn.node import Config, wiring
+from forewarn.node.wiring import control_node
 from forewarn.store import Batch, Entry, OutcomeUnknown, Store, StoreFailed, base
 from forewarn.store.lease_watch import LeaseWatch
 from forewarn.store.port import (
@@ -397,10 +399,9 @@ def test_a_process_that_was_killed_takes_its_own_lease_again(shared: Open) -> No
     run(body())
 
 
-def test_a_node_with_the_identity_of_one_that_decides_does_not_take_its_lease(
-    shared: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A cloned machine: neither the restart of the node, which is quick, nor another node."""
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Looks at the lease by nodes that follow, of which there are many."""
     looks: list[object] = []
     left = LeaseWatch.left
 
@@ -410,6 +411,13 @@ def test_a_node_with_the_identity_of_one_that_decides_does_not_take_its_lease(
 
     monkeypatch.setattr(LeaseWatch, "left", look)
     monkeypatch.setattr(follower, "POLL", 0.01)
+    return looks
+
+
+def test_a_node_with_the_identity_of_one_that_decides_does_not_take_its_lease(
+    shared: Open, looks: list[object]
+) -> None:
+    """A cloned machine: neither the restart of the node, which is quick, nor another node."""
 
     async def body() -> None:
         first, twin = join(shared, "c1", length=900.0), join(shared, "c1", length=SHORT)
@@ -427,6 +435,30 @@ def test_a_node_with_the_identity_of_one_that_decides_does_not_take_its_lease(
             shorten(first, SHORT)
             await taking
             assert twin.leadership.term == 2
+
+    run(body())
+
+
+def test_a_clone_does_not_take_the_lease_while_the_sessions_of_the_leader_are_lost(
+    shared: Open, looks: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a fail-over of the database, in which the leader has none for a moment."""
+
+    async def body() -> None:
+        first = shared(control_node(Config(name="c1")), 900.0)
+        monkeypatch.setattr(wiring, "boot_id", lambda: "another")
+        clone: Any = shared(control_node(Config(name="c1")), SHORT)
+        await first.open()
+        await take(first)
+        await kill(first)
+        async with opened(clone):
+            taking = asyncio.get_running_loop().create_task(clone.leadership.take())
+            looks.clear()
+            await until(lambda: len(looks) > 2 or taking.done())
+            assert not taking.done()
+            shorten(first, SHORT)
+            await taking
+            assert clone.leadership.term == 2
 
     run(body())
 

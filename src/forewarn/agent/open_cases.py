@@ -19,10 +19,10 @@ from forewarn.agent.planning.steps import CaseProgress
 from forewarn.agent.ports import Store
 from forewarn.agent.state import cases
 from forewarn.agent.state.cases import Case
-from forewarn.agent.system import processes
 from forewarn.agent.telemetry.log import Log
 from forewarn.client.events import Event, Snapshot
 from forewarn.client.identity import Identity
+from forewarn.support.system import boot_id
 
 MAX_CASES = 1_000  # events that are handled at once; others wait, which is logged
 
@@ -45,7 +45,7 @@ class OpenCases:
         loaded = store.load_cases()
         self._open = {case.id: case for case in loaded if case.open}
         self._closed = {case.id: case for case in loaded if not case.open}
-        self._boot = processes.boot_id()
+        self._boot = boot_id()
         self._unmatched: set[str] = set()  # listed events that no rule matches
         self._waiting: set[str] = set()  # listed events beyond MAX_CASES, which have been logged
 

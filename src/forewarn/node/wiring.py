@@ -38,7 +38,7 @@ from forewarn.store import Store, StoreUnusable
 from forewarn.store.engines import local_path, shared_impacts, store_for, stored_state
 from forewarn.store.port import Member
 from forewarn.support.logs import logger
-from forewarn.support.system import machine_id
+from forewarn.support.system import boot_id, machine_id
 from forewarn.verdict.observer import Observer
 
 log = logger("forewarn")
@@ -62,7 +62,8 @@ def control_node(config: Config) -> Member:
     host = next(iter(config.control_names), address.host)
     return Member(
         name=name,
-        machine=f"{machine_id()}/{socket.gethostname()}",
+        # Not of a clone, which may have the same id and host name.
+        machine=f"{machine_id()}/{boot_id()}/{socket.gethostname()}",
         address=f"{scheme}://{Address(host, address.port)}",
     )
 

@@ -222,7 +222,9 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     """One of the processes that may open the same state: a control node."""
 
     name: str
-    machine: str  # id of the machine it runs on: the same name on another one is somebody else
+    # Id of the machine it runs on, and of its boot: the same name on another one, or before it was
+    # last started, is somebody else.
+    machine: str
     address: str  # URL of its control API
     process: str = msgspec.field(default_factory=lambda: uuid4().hex[:12])  # another at each start
 

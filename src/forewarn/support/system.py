@@ -40,7 +40,17 @@ def sync(path: Path) -> None:
 
 def machine_id() -> str:
     """Return the id of this machine, which no other one has; empty if it has none."""
+    return _read_id("/etc/machine-id")
+
+
+def boot_id() -> str:
+    """Return the id of the machine's current boot, which a clone does not have either; empty where
+    the system has none."""
+    return _read_id("/proc/sys/kernel/random/boot_id")
+
+
+def _read_id(path: str) -> str:
     try:
-        return Path("/etc/machine-id").read_text(encoding="ascii").strip()
+        return Path(path).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
         return ""

@@ -30,6 +30,7 @@ from forewarn.agent.state.cases import Case
 from forewarn.agent.state.runs import Outcome, Result, Run, RunOrder, RunState, parse_id
 from forewarn.agent.system import durable, processes
 from forewarn.support.guard import monotonic
+from forewarn.support.system import boot_id
 
 KEPT_CASES = 50  # closed cases that are kept for `agent status`
 KEPT_FOR = timedelta(days=7)
@@ -352,7 +353,7 @@ def _kill_orphans(run_directory: Path, hook_directory: Path) -> bool:
     more. Returns whether any of its processes were still alive."""
     try:
         pid, started, boot = (run_directory / "command").read_text().split()
-        if boot != processes.boot_id():  # then the PID means another process
+        if boot != boot_id():  # then the PID means another process
             return False
         members = processes.in_group(int(pid))
     except (OSError, ValueError, AttributeError):

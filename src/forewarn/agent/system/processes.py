@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 PROC = Path("/proc")
-BOOT_ID = PROC / "sys/kernel/random/boot_id"  # changes with each start of the machine
 
 
 class Process(NamedTuple):
@@ -41,11 +40,3 @@ def in_group(group: int) -> list[Process]:
                 if words[2] == words[3] == str(group):
                     members.append(Process(int(entry.name), words[0] not in "ZX", words[19]))
     return members
-
-
-def boot_id() -> str:
-    """Return the ID of the machine's current boot; empty where the system has none."""
-    try:
-        return BOOT_ID.read_text().strip()
-    except OSError:
-        return ""
