@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import json
 from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -234,6 +235,8 @@ class Hosts(Simulation):
         self._arrived: dict[tuple[str, str], str] = {}  # by event and machine: at which host
         self._answered_on: dict[str, str] = {}  # by machine, since it has come to a host
         self._hosts: dict[str, str] = {}
+        self.strayed: dict[str, str] = {}  # by machine that was moved without a report: its host
+        self._warned: dict[str, set[str]] = {}  # by such a machine: the events that it was shown
         self.patience = PATIENCE
         self.moved_polls = 0  # answered on a host to which a machine is about to move
         self.aparts = 0
@@ -409,9 +412,9 @@ class Hosts(Simulation):
             ledger.release(UNKNOWN)
         self._unknown = unknown
 
-    async def operate_reboot(self, machine: str) -> None:
+    async def operate_reboot(self, machine: str, source: Source = Source.PLATFORM) -> None:
         work = self.node.platform.schedule(
-            type=EventType.REBOOT, machines=(machine,), by="operator", source=Source.PLATFORM
+            type=EventType.REBOOT, machines=(machine,), by="operator", source=source
         )
         await self.surviving(work)
 
@@ -438,7 +441,8 @@ class Hosts(Simulation):
         placed = self.machine(machine)
         host = placed.host if placed is not None else HOSTS[0]
         elsewhere = False
-        if placed is not None and placed.alive and (target := self.arriving(machine)):
+        target = self.strayed.get(machine) or self.arriving(machine)
+        if placed is not None and placed.alive and target:
             elsewhere, host = target != host, target
         node = self.nodes[host]
         record, asking = self.request(self.node, machine, method, version, body)
@@ -461,6 +465,9 @@ class Hosts(Simulation):
                 self.find("poll-refused", f"{machine} on {host}: {record['status']}")
             if node.alive:
                 node.note_time()
+            if machine in self.strayed and record["status"] == 200 and method == "GET":
+                events = json.loads(record["answer"])["Events"]
+                self._warned.setdefault(machine, set()).update(e["EventId"] for e in events)
             if alive and record["status"] == 200:
                 self._answered_on[machine] = host
                 self.moved_polls += elsewhere
@@ -502,6 +509,8 @@ class Hosts(Simulation):
 
     async def check_told(self, task: Task, machine: str, host: str) -> None:
         """Whoever answers the guests of a machine knows that it is about to be disturbed."""
+        if machine in self.strayed and task.event not in self._warned.get(machine, ()):
+            self.find("unwarned", f"{task.event} is carried out on {machine}, which was not shown it")
         known = self.store.registry.hosts.get(host)
         if host not in self.nodes or known is None or known.health is Health.FAILED:
             return

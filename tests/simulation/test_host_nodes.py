@@ -12,6 +12,7 @@ from forewarn.support import guard
 from forewarn.wire.versions import NEWEST
 from simulation.hosts import CutOff, Hosts, HostsScript, live
 from simulation.single_faults import FAULTS, SingleFaults
+from simulation.unreported_moves import UnreportedMoves
 from simulation.world import Kill
 
 STEPS = 10
@@ -110,6 +111,14 @@ def test_a_machine_that_has_just_moved_is_answered_on_its_new_host() -> None:
     assert findings == []
     assert isinstance(script, JustMoved)
     assert (script.answer["host"], script.answer["status"]) == ("host-c", 200)
+
+
+def test_a_machine_that_was_moved_without_a_report_is_answered_before_it_is_disturbed() -> None:
+    for seed in range(12):
+        script, findings = live(seed, Kill(), 2, UnreportedMoves)
+        assert findings == []
+        assert isinstance(script, UnreportedMoves)
+        assert script.unknown
 
 
 def _is_approval(line: dict[str, object]) -> bool:
