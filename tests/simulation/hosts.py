@@ -510,7 +510,7 @@ class Hosts(Simulation):
     async def check_told(self, task: Task, machine: str, host: str) -> None:
         """Whoever answers the guests of a machine knows that it is about to be disturbed."""
         if machine in self.strayed and task.event not in self._warned.get(machine, ()):
-            self.find("unwarned", f"{task.event} is carried out on {machine}, which was not shown it")
+            self.find("unwarned", f"{machine} was not shown {task.event}, which is carried out")
         known = self.store.registry.hosts.get(host)
         if host not in self.nodes or known is None or known.health is Health.FAILED:
             return
