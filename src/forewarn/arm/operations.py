@@ -3,8 +3,9 @@ has become of the operation is read off these events. So a client that asks agai
 or at another control node, gets the same answer.
 
 A call with an x-ms-client-request-id is committed under an idempotency key. Repeated under the same
-id, it does nothing more, and gets the same operation: also if that is over, or if the call has
-joined events that had been announced before.
+id while the operation goes on, or until some minutes after its end, it does nothing more, and gets
+the same operation: also if the call has joined events that had been announced before. Later, it is
+a new request: there are clients that have one id for all that they ever ask.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any, TypeAlias
 from urllib.parse import quote, urlencode
 from weakref import WeakValueDictionary
 
+import msgspec
+
 from forewarn.arm.errors import ArmError, error_body, unwrap
 from forewarn.arm.inventory import DEFAULT_LOCATION
 from forewarn.arm.request import Answer, Request
@@ -23,19 +26,34 @@ from forewarn.arm.times import moment
 from forewarn.control.http.access.authorization import hide_other_groups
 from forewarn.control.http.context import CallContext
 from forewarn.control.http.idempotency import LOCAL_OWNER
-from forewarn.core import Event, Refused, Status
+from forewarn.core import Event, Refused, Status, Time
+from forewarn.core.time import MINUTE
 from forewarn.service.access.secret import hidden
 from forewarn.service.platform.platform import Outcome, Outcomes
 from forewarn.store.port import Key
 
 CAUSE = "arm/"  # before the id of an operation, in the cause of its events
 MAX_OTHERS = 100  # events, or operations, that are named in the URL of another operation
+REPEATABLE = 5 * MINUTE  # after an operation has ended: longer than clients repeat a request
 MAX_EXPLAINED = 5  # events of one operation
 RETRY_AFTER = {"Retry-After": "1"}
 
 _OPERATION = re.compile(re.escape(CAUSE) + r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 Work: TypeAlias = Callable[[CallContext, str], Awaitable[Outcome | Outcomes | Refused]]
+
+
+class Done(msgspec.Struct, frozen=True):
+    """What a request has done before."""
+
+    events: list[Event]
+    at: Time
+
+    def is_answer_at(self, now: Time) -> bool:
+        """Is this the answer to a repeated request?"""
+        if any(not event.status.over for event in self.events):
+            return True
+        return now - max([self.at, *(e.ended_at or 0 for e in self.events)]) <= REPEATABLE
 
 
 class Operations:
@@ -49,14 +67,15 @@ class Operations:
         the request, and the cause for its events; it also looks for the machines, which may be gone
         when the request is repeated. Returns the id of the operation, and the events that it is
         about."""
-        id, call, context = request.operation_id(), request.call, request.context
-        key = _key(request, id) if request.client_id else None
-        lock = self._locks.setdefault(id, asyncio.Lock())
+        call, context = request.call, request.context
+        lock = self._locks.setdefault(request.operation_id(), asyncio.Lock())
         async with lock:
-            events = await _done_before(request, key) if key else []
-            if not events:
-                outcome = unwrap(await work(context.call(call.caller, {}, key), CAUSE + id))
-                events = [outcome.event] if isinstance(outcome, Outcome) else list(outcome.events)
+            id, done = await _latest(request)
+            if done is not None:
+                return id, done.events
+            key = _key(request, id) if request.client_id else None
+            outcome = unwrap(await work(context.call(call.caller, {}, key), CAUSE + id))
+            events = [outcome.event] if isinstance(outcome, Outcome) else list(outcome.events)
         return id, events
 
     async def start(self, request: Request, work: Work) -> Answer:
@@ -70,16 +89,44 @@ def _key(request: Request, id: str) -> Key:
     return Key(request.call.caller.token or LOCAL_OWNER, CAUSE + id, id)
 
 
-async def _done_before(request: Request, key: Key) -> list[Event]:
-    """Return the events that a request was about which has been carried out under this key."""
+async def _latest(request: Request) -> tuple[str, Done | None]:
+    """Return the operation that a request gets, and what was done under its id; None: it is new.
+    The operations under one id of a client are numbered without gaps, so that the last one is found
+    in few steps."""
+    if not request.client_id:
+        return request.operation_id(), None
+
+    async def done(number: int) -> Done | None:
+        return await _done_before(request, _key(request, request.operation_id(number)))
+
+    latest: Done | None = None
+    last, free = -1, 0
+    while (found := await done(free)) is not None:
+        last, free, latest = free, 2 * free + 1, found
+    while free - last > 1:
+        middle = (last + free) // 2
+        if (found := await done(middle)) is not None:
+            last, latest = middle, found
+        else:
+            free = middle
+    if latest is not None and latest.is_answer_at(request.now):
+        return request.operation_id(last), latest
+    return request.operation_id(free), None
+
+
+async def _done_before(request: Request, key: Key) -> Done | None:
+    """Return what was done for a request that has been carried out under this key."""
     context = request.context
     keyed = await context.store.keyed_request(key.owner, key.name)
     if keyed is not None:
         async for commit in context.store.commits(keyed.seq - 1):
             if commit.seq == keyed.seq:
-                return await context.platform.events(commit.about)
+                return Done(list(await context.platform.events(commit.about)), keyed.at)
             break
-    return list(await context.store.events_by_cause(key.name))
+    events = list(await context.store.events_by_cause(key.name))
+    if events or keyed is not None:
+        return Done(events, keyed.at if keyed else min(event.raised_at for event in events))
+    return None
 
 
 def accepted(request: Request, id: str, events: Sequence[Event]) -> Answer:
@@ -115,7 +162,8 @@ async def events_of(request: Request, id: str) -> list[Event]:
     events: dict[str, Event] = {}
     others = request.parameters.get("also", "").split(",")[:MAX_OTHERS]
     if _OPERATION.fullmatch(CAUSE + id):
-        events = {event.id: event for event in await _done_before(request, _key(request, id))}
+        done = await _done_before(request, _key(request, id))
+        events = {event.id: event for event in done.events} if done else {}
     for cause in others:
         if _OPERATION.fullmatch(cause):
             events |= {event.id: event for event in await store.events_by_cause(cause)}

@@ -88,14 +88,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         wanted = [id.upper() for id in ids if _EVENT.fullmatch(id)]
         return await self.context.platform.events(wanted)
 
-    def operation_id(self) -> str:
+    def operation_id(self, number: int = 0) -> str:
         """Return the id of the long-running operation that this request asks for. An SDK repeats a
         request under the same x-ms-client-request-id; az uses one for all requests of a command, so
-        that what is requested counts as well."""
+        that what is requested counts as well. A client that uses one id for good has several
+        operations under it, by their number."""
         if not self.client_id:
             return str(uuid.uuid4())
         digest = hashlib.sha256()
-        parts = (self.call.caller.token, self.client_id, self.method, self.path.lower())
+        parts = [self.call.caller.token, self.client_id, self.method, self.path.lower()]
+        parts += [str(number)] if number else []
         for part in (*(part.encode() for part in parts), self.content):
             digest.update(len(part).to_bytes(8, "big") + part)
         return str(uuid.uuid5(_OPERATIONS, digest.hexdigest()))

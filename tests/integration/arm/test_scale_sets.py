@@ -19,6 +19,7 @@ from helpers.token_api import token
 
 SETS = "/providers/Microsoft.Compute/virtualMachineScaleSets"
 WEB = f"{COMPUTE}/virtualMachineScaleSets/web"
+ALLOWED = {"automaticallyApprove": True}
 FLEET = """
 hosts: [north, south]
 groups:
@@ -200,12 +201,20 @@ def test_a_deletion_that_is_repeated_when_all_are_gone_gets_the_same_operation(
     body = {"instanceIds": ["0", "2"]}
     first = arm.call("POST", f"{WEB}/delete", body, x_ms_client_request_id="c0ffee")
     assert first.status == 202
-    service.clock.advance("1h")
+    service.clock.advance("8m")
     assert not service["web_0"].alive
     again = arm.call("POST", f"{WEB}/delete", body, x_ms_client_request_id="c0ffee")
     assert again.headers["location"] == first.headers["location"]
     assert arm.status_of(again) == "Succeeded"
     assert code(arm.call("POST", f"{WEB}/delete", body)) == (400, "InvalidParameter")
+
+
+def test_an_update_that_announces_nothing_can_be_repeated(service: Service, arm: Arm) -> None:
+    body = {"properties": {"scheduledEventsPolicy": {"allInstancesDown": ALLOWED}}}
+    answers = [arm.call("PATCH", WEB, body, x_ms_client_request_id="c0ffee") for _ in range(2)]
+    service.clock.advance("1h")
+    answers += [arm.call("PATCH", WEB, body, x_ms_client_request_id="c0ffee")]
+    assert [answer.status for answer in answers] == [200, 200, 200]
 
 
 def test_planned_maintenance_is_done_now(service: Service, arm: Arm) -> None:

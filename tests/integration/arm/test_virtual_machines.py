@@ -161,7 +161,7 @@ def test_a_repeated_request_raises_nothing_more(service: Service, arm: Arm) -> N
     again = ask("WEB-0")
     assert again.headers["azure-asyncoperation"] == first.headers["azure-asyncoperation"]
     service["web-0"].approve(*[event.id for event in service.events])
-    service.clock.advance("1h")
+    service.clock.advance("12m")
     late = ask("web-0")
     assert arm.status_of(late) == "Succeeded"
     assert service.events == []
@@ -170,6 +170,23 @@ def test_a_repeated_request_raises_nothing_more(service: Service, arm: Arm) -> N
     anew = arm.call("POST", f"{MACHINES}/web-0/restart")
     assert [event.resources for event in service.events] == [("web-1",), ("web-0",)]
     assert arm.status_of(anew) == "InProgress"
+
+
+def test_one_client_id_for_good_is_a_new_request_each_time(service: Service, arm: Arm) -> None:
+    """As with a pipeline whose id is that of the whole run."""
+    operations = []
+    for _ in range(6):
+        service["web-0"].get()
+        answer = arm.call("POST", f"{MACHINES}/web-0/restart", x_ms_client_request_id="pipeline")
+        assert arm.status_of(answer) == "InProgress"
+        again = arm.call("POST", f"{MACHINES}/web-0/restart", x_ms_client_request_id="pipeline")
+        assert again.headers["location"] == answer.headers["location"]
+        operations.append(answer)
+        [event] = service.events
+        event.approve()
+        service.clock.advance("1h")
+    assert len({answer.headers["location"] for answer in operations}) == 6
+    assert {arm.status_of(answer) for answer in operations} == {"Succeeded"}
 
 
 def test_repeated_after_all_is_over_a_request_gets_the_same_operation(
@@ -183,7 +200,6 @@ def test_repeated_after_all_is_over_a_request_gets_the_same_operation(
     verbs = {
         f"{MACHINES}/web-0/performMaintenance": 202,
         f"{MACHINES}/web-1/restart": 202,  # for which that by hand is waited
-        f"{MACHINES}/batch-0/simulateEviction": 204,
     }
 
     def ask() -> list[Response]:
@@ -192,13 +208,23 @@ def test_repeated_after_all_is_over_a_request_gets_the_same_operation(
     first = ask()
     assert [answer.status for answer in first] == list(verbs.values())
     service["web-1"].approve(by_hand.id)
-    service.clock.advance("1h")
+    service.clock.advance("12m")
     again = ask()
     assert [answer.status for answer in again] == list(verbs.values())
-    for answer, repeated in zip(first[:2], again[:2], strict=True):
+    for answer, repeated in zip(first, again, strict=True):
         assert repeated.headers["location"] == answer.headers["location"]
         assert arm.status_of(repeated) == "Succeeded"
     assert service.events == []
+
+
+def test_an_eviction_that_is_repeated_when_the_machine_is_gone_is_fine(
+    service: Service, arm: Arm
+) -> None:
+    path = f"{MACHINES}/batch-0/simulateEviction"
+    assert arm.call("POST", path, x_ms_client_request_id="c0ffee").status == 204
+    service.clock.advance("3m")
+    assert not service["batch-0"].alive
+    assert arm.call("POST", path, x_ms_client_request_id="c0ffee").status == 204
 
 
 def test_a_request_for_an_announced_event_waits_for_that_event(service: Service, arm: Arm) -> None:
