@@ -29,8 +29,9 @@ class Program:
         if "IDENTITY_ENDPOINT" in os.environ:
             self._credential = identity.ManagedIdentityCredential()
         else:
+            secret = os.environ["ARM_SECRET"]
             self._credential = identity.ClientSecretCredential(
-                *("forewarn", "test", os.environ["ARM_SECRET"]),
+                *("forewarn", secret.split("_")[1], secret),  # which begins with the token's id
                 authority=self._url,
                 disable_instance_discovery=True,
             )

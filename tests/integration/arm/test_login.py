@@ -57,11 +57,32 @@ def test_the_endpoints_of_this_cloud_are_public(service: Service, version: str) 
     assert cloud["authentication"]["loginEndpoint"] == f"https://{HOST}/adfs"
 
 
-@pytest.mark.parametrize("authority", ["adfs", f"{TENANT}/v2.0", "organizations/v2.0"])
-def test_discovery_shows_the_token_endpoint(service: Service, authority: str) -> None:
+@pytest.mark.parametrize(
+    ("authority", "tenant"),
+    [
+        ("adfs", "adfs"),
+        (f"{TENANT}/v2.0", TENANT),
+        ("organizations/v2.0", "organizations"),
+        ("adfs/forewarn/v2.0", "forewarn"),  # as az asks for a tenant by its name
+    ],
+)
+def test_discovery_shows_the_token_endpoint(service: Service, authority: str, tenant: str) -> None:
     answer = anonymous(service, "GET", f"/{authority}/.well-known/openid-configuration")
-    tenant = authority.partition("/")[0]
-    assert answer.json()["token_endpoint"] == f"https://{HOST}/{tenant}/oauth2/v2.0/token"
+    found = answer.json()
+    assert found["token_endpoint"] == f"https://{HOST}/{tenant}/oauth2/v2.0/token"
+    assert found["issuer"].split("/")[3] == TENANT  # where az takes the tenant's id from
+
+
+def test_a_client_is_called_as_its_token_is(service: Service) -> None:
+    """Clients keep access tokens by the name of the client: one name is one set of rights."""
+    admin = token(service, "ops", Role.ADMIN)
+    guest = token(service, "guest", Role.VIEWER)
+    for name in ("ops", "OPS", admin.token.id):
+        assert log_in(service, admin.secret.text, client_id=name).status == 200
+        answer = log_in(service, guest.secret.text, client_id=name)
+        assert (answer.status, answer.json()["error"]) == (401, "invalid_client")
+    assert "'guest'" in answer.json()["error_description"]
+    assert log_in(service, guest.secret.text, client_id="anything").status == 401
 
 
 def test_a_token_is_exchanged_for_an_access_token_that_names_it(service: Service) -> None:
@@ -210,6 +231,8 @@ def test_a_token_of_the_oidc_issuer_is_a_secret_an_assertion_and_a_bearer(servic
             answer = log_in(service, **form)
             assert answer.json()["access_token"] == text
             assert 0 < answer.json()["expires_in"] <= 24 * 3_600
+        assert log_in(service, text, client_id="ann@example.net").status == 200
+        assert log_in(service, text, client_id="bob@example.net").status == 401
         assert bearer(service, text).status == 200
         arm = Arm(service, text)
         assert arm.call("POST", f"{COMPUTE}/virtualMachines/web-0/restart").status == 202

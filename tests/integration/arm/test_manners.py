@@ -142,13 +142,14 @@ def test_every_operation_is_declared_once() -> None:
 
 def test_only_logging_in_needs_no_token() -> None:
     public = {route.template for route in routing.ROUTES if route.role is None}
+    tenants = {
+        "/v2.0/.well-known/openid-configuration",
+        "/.well-known/openid-configuration",
+        "/discovery/v2.0/keys",
+        "/oauth2/v2.0/token",
+        "/oauth2/token",
+    }
     assert public == {
-        "/metadata/endpoints",
-        "/{tenant}/v2.0/.well-known/openid-configuration",
-        "/{tenant}/.well-known/openid-configuration",
-        "/{tenant}/discovery/v2.0/keys",
-        "/common/discovery/instance",
-        "/{tenant}/oauth2/v2.0/token",
-        "/{tenant}/oauth2/token",
-        "/identity",
+        *("/metadata/endpoints", "/common/discovery/instance", "/identity"),
+        *(prefix + path for path in tenants for prefix in ("/{tenant}", "/adfs/{tenant}")),
     }

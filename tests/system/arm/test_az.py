@@ -10,6 +10,7 @@ import pytest
 from forewarn.core.access import Role
 from forewarn.testing import Service
 from helpers.azure_tools import Announcements, Az
+from helpers.paths import ROOT
 from helpers.token_api import token
 
 FLEET = """
@@ -104,3 +105,14 @@ def test_az_shows_a_refusal_with_its_code(az: Az) -> None:
     refused = az.start("vm", "deallocate", "-g", "forewarn", "-n", "jumpbox")
     assert refused.wait() == 1
     assert re.search(r"\(OperationNotAllowed\) .*'deallocate'", "".join(refused.stderr))
+
+
+def test_the_logins_of_the_page_work_as_written(service: Service, az: Az) -> None:
+    page = (ROOT / "docs/arm.md").read_text()
+    lines = re.findall(r"`az (login --service-principal [^`]+)`", page)
+    assert len(lines) == 2
+    for role, line in zip((Role.VIEWER, Role.OPERATOR), lines, strict=True):
+        made = token(service, f"new-{role.value}", role)
+        names = {"NAME": made.token.name, "TOKEN": made.secret.text, "JWT": made.secret.text}
+        users = az.run(*(names.get(word, word) for word in line.split()))
+        assert users[0]["user"]["name"] == made.token.name

@@ -4,13 +4,14 @@ managed identity. The secret is a token of this service, or one of the OIDC issu
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl
 
 from forewarn.arm.admission import TENANT, from_refusal
 from forewarn.arm.errors import ArmError
 from forewarn.arm.request import Answer, Request
-from forewarn.arm.routing import route
+from forewarn.arm.routing import Handler, route
 from forewarn.control.http.access.authentication import Authentication, Refusal
 from forewarn.core import Refused
 from forewarn.core.access import local
@@ -63,13 +64,26 @@ async def endpoints(request: Request) -> Answer:
     return Answer(body=[cloud] if request.api_version < "2022" else cloud)
 
 
-@route("GET", "/{tenant}/v2.0/.well-known/openid-configuration", role=None, versioned=False)
-@route("GET", "/{tenant}/.well-known/openid-configuration", role=None, versioned=False)
+def tenant_route(method: str, path: str) -> Callable[[Handler], Handler]:
+    """Declare an operation of a tenant. Clients put the name of a tenant behind the address of the
+    authority, even if that is one for ADFS."""
+
+    def declare(handler: Handler) -> Handler:
+        for prefix in ("/{tenant}", f"/{ADFS}/{{tenant}}"):
+            route(method, prefix + path, role=None, versioned=False)(handler)
+        return handler
+
+    return declare
+
+
+@tenant_route("GET", "/v2.0/.well-known/openid-configuration")
+@tenant_route("GET", "/.well-known/openid-configuration")
 async def discovery(request: Request) -> Answer:
+    """az takes the id of a tenant that was given by name from the issuer."""
     authority = f"{request.base_url}/{request.names['tenant']}"
     return Answer(
         body={
-            "issuer": f"{authority}/v2.0",
+            "issuer": f"{request.base_url}/{TENANT}/v2.0",
             "authorization_endpoint": f"{authority}/oauth2/v2.0/authorize",
             "token_endpoint": f"{authority}/oauth2/v2.0/token",
             "jwks_uri": f"{authority}/discovery/v2.0/keys",
@@ -82,7 +96,7 @@ async def discovery(request: Request) -> Answer:
     )
 
 
-@route("GET", "/{tenant}/discovery/v2.0/keys", role=None, versioned=False)
+@tenant_route("GET", "/discovery/v2.0/keys")
 async def keys(request: Request) -> Answer:
     """Only this service verifies its access tokens, so nobody needs their keys."""
     del request
@@ -101,10 +115,12 @@ async def instance_discovery(request: Request) -> Answer:
     )
 
 
-@route("POST", "/{tenant}/oauth2/v2.0/token", role=None, versioned=False)
-@route("POST", "/{tenant}/oauth2/token", role=None, versioned=False)
+@tenant_route("POST", "/oauth2/v2.0/token")
+@tenant_route("POST", "/oauth2/token")
 async def token(request: Request) -> Answer:
-    """Client credentials: the secret, or the assertion, is a token."""
+    """Client credentials: the secret, or the assertion, is a token, and the client is named after
+    it. Clients keep access tokens by the name of the client: with another name, a new login would
+    have the rights of the one before."""
     form = dict(parse_qsl(request.content.decode("utf-8", "replace"), keep_blank_values=True))
     if form.get("grant_type") != "client_credentials":
         raise OAuthError(
@@ -117,7 +133,7 @@ async def token(request: Request) -> Answer:
     audience = (form.get("scope") or form.get("resource") or request.base_url).split(" ")[0]
     audience = audience.removesuffix("/.default")
     try:
-        issued, lasts = await _issue(request, secret, audience)
+        issued, lasts = await _issue(request, secret, audience, form.get("client_id", ""))
     except Refusal as refused:
         raise OAuthError(
             refused.status,
@@ -160,7 +176,7 @@ async def identity(request: Request) -> Answer:
     return Answer(body=body, headers=NO_STORE)
 
 
-async def _issue(request: Request, secret: str, audience: str) -> tuple[str, int]:
+async def _issue(request: Request, secret: str, audience: str, client: str = "") -> tuple[str, int]:
     """Return an access token, and for how many seconds it lasts. Raises Refusal."""
     context = request.context
     claims: dict[str, Any] = {
@@ -175,9 +191,13 @@ async def _issue(request: Request, secret: str, audience: str) -> tuple[str, int
             raise Refusal(401, "this service has no tokens, and answers only its own machine")
         return unverified({**claims, **_subject("local")}), ACCESS_LIFE
     caller = await Authentication(context).caller(secret, request.address)
+    found = context.tokens.of(secret)
+    names = [caller.name, *([found.id] if found is not None else [])]
+    if client and client.lower() not in (name.lower() for name in names):
+        expected = " or ".join(f"'{name}'" for name in names)
+        raise Refusal(401, f"client_id must be {expected}, as the token is called")
     if caller.identity is not None:  # a token of the issuer, which is short-lived itself
         return secret, max(0, int(caller.identity.expires_at - guard.wall_us() / SECOND))
-    found = context.tokens.of(secret)
     assert found is not None, "the caller was identified by it"
     claims |= {**_subject(found.id), "name": found.name}
     issued = await context.access_tokens.issue(found, secret, claims)
