@@ -20,6 +20,7 @@ from forewarn.arm.admission import ArmAdmission, from_refusal
 from forewarn.arm.errors import CODE_OF_STATUS, ArmError, refusal
 from forewarn.arm.operations import Operations
 from forewarn.arm.options import check_options
+from forewarn.arm.preconditions import check, precondition_of, with_tag
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routes import (  # each declares its operations
     availability_sets,
@@ -156,7 +157,10 @@ class ArmApp:
             operations=self._operations,
             bound=bound,
         )
-        return await route.handler(request)
+        condition = precondition_of(request, route.template)
+        answer = await route.handler(msgspec.structs.replace(request, condition=condition))
+        check(condition)
+        return with_tag(request, answer)
 
 
 def _check_version(parameters: dict[str, str]) -> None:

@@ -72,9 +72,12 @@ class Operations:
         async with lock:
             id, done = await _latest(request)
             if done is not None:
+                if request.condition is not None:
+                    request.condition.checked = True  # by the request that this one repeats
                 return id, done.events
             key = _key(request, id) if request.client_id else None
-            outcome = unwrap(await work(context.call(call.caller, {}, key), CAUSE + id))
+            bound = context.call(call.caller, {}, key, request.condition)
+            outcome = unwrap(await work(bound, CAUSE + id))
             events = [outcome.event] if isinstance(outcome, Outcome) else list(outcome.events)
         return id, events
 

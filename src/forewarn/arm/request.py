@@ -13,6 +13,7 @@ import msgspec
 
 from forewarn.arm.errors import ArmError
 from forewarn.control.http.context import CallContext, Context
+from forewarn.control.http.preconditions import Precondition
 from forewarn.core import Event, Time
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     context: Context
     operations: Operations
     bound: CallContext | None  # None: the operation needs no caller
+    condition: Precondition | None = None  # of its If-Match and If-None-Match
 
     @property
     def url(self) -> str:

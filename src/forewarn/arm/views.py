@@ -8,7 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from forewarn.arm import inventory as i
+from forewarn.arm.preconditions import scale_set_tag
 from forewarn.arm.times import iso_duration, moment
+from forewarn.control.http.preconditions import machine_tag
 from forewarn.core import Event, EventType, Group, Machine, Source, Status
 from forewarn.core.events import UNKNOWN_DURATION
 from forewarn.core.fleet import Health, Host
@@ -74,6 +76,7 @@ def virtual_machine(
         "id": i.machine_id(group, machine),
         "name": machine.name,
         "type": i.MACHINES,
+        "etag": machine_tag(group, machine),
         "location": i.location_of(group),
         "tags": machine.tags,
         "properties": properties,
@@ -203,6 +206,7 @@ def scale_set(scale_set: i.ScaleSet) -> dict[str, Any]:
         "id": i.scale_set_id(group),
         "name": scale_set.name,
         "type": i.SCALE_SETS,
+        "etag": scale_set_tag(scale_set.groups),
         "location": i.location_of(group),
         "tags": {},
         **({"zones": [group.place.zone]} if group.place.zone else {}),
