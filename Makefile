@@ -13,7 +13,7 @@
 #                wire contract (forewarn conformance checks recordings instead)
 #   make fuzz    look for requests that two ways of answering take differently
 #   make bench   measurements, never part of the tests (BENCH=poll, platform, cluster, kit,
-#                agent or portal)
+#                agent, portal or hostile)
 #   make docs    the documentation as a site, in site/
 #   make screenshots  the pictures of the portal in docs/images/portal anew
 #   make dist    the wheel and the source distribution, checked and tried out, in dist/
@@ -102,7 +102,7 @@ fuzz: $(VENV)/.ready
 	PYTHONPATH=tests $(BIN)/python -m differential.fuzz --seconds $(FUZZ_SECONDS)
 
 bench: $(BENCHES)/.ready
-	@if [ "$(BENCH)" = poll ]; then tools/bench-packages; fi
+	@case "$(BENCH)" in poll|hostile) tools/bench-packages;; esac
 	$(BENCHES)/bin/python -m bench.$(BENCH) $(BENCH_ARGS)
 
 # Links are checked, and nothing in it is loaded from elsewhere.

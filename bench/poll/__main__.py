@@ -7,7 +7,7 @@ import dataclasses
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -39,12 +39,12 @@ SCENARIOS: Mapping[str, Scenario] = {
 }
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.poll", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two minutes, to see that it works")
     parser.add_argument("--only", choices=SCENARIOS, help="one scenario, which is not written down")
     parser.add_argument("--renew", action="store_true", help="with --only: write it down")
-    said = parser.parse_args()
+    said = parser.parse_args(argv)
     signal.signal(signal.SIGTERM, _stop)
     try:
         keep = not said.quick and (said.renew or not said.only)

@@ -32,6 +32,7 @@ from bench.poll.processes import (
     running,
 )
 from bench.poll.servers import Server, serving
+from bench.poll.shapes import shapes
 
 ATTACKS: Mapping[str, str] = {  # the bytes are in go/load/attack.go
     "chunks": "30 connections, approvals in 2,700 chunks of one byte; 4 MB/s in all",
@@ -42,6 +43,8 @@ ATTACKS: Mapping[str, str] = {  # the bytes are in go/load/attack.go
     "oversized": "30 connections, chunked bodies of 1 MB; 50 MB/s in all",
     "h2c": "30 connections, polls with Upgrade: h2c; 1 MB/s in all",
 }
+SEED = 1  # of the requests that are made up
+SHAPED = shapes(SEED)
 VICTIMS = 500  # machines that poll once a second
 SETTLED = 2.0  # seconds after which memory is read again when the attackers have gone
 WARM = 2.0  # seconds from the victims' first polls to the measurement; the attack begins halfway
@@ -117,7 +120,7 @@ def hostile(
     scratch: Path, servers: Sequence[str], machines: Sequence[int], seconds: float
 ) -> Hostile:
     result = Hostile(machines, os.getloadavg()[0])
-    for attack, count in [("", 0), *((name, n) for name in ATTACKS for n in machines)]:
+    for attack, count in [("", 0), *((name, n) for name in (*ATTACKS, *SHAPED) for n in machines)]:
         for server in servers:
             result.measured.append(_measure(server, attack, count, seconds, scratch))
         sys.stderr.write(f"  {attack or 'no attack'} by {count}\n")
@@ -177,7 +180,12 @@ def _attacking(
     if not attack:
         yield None
         return
-    argv = [str(sources.parent / "load"), "-mode", "attack", "-attack", attack]
+    kind = attack
+    if attack in SHAPED:
+        request = sources.parent / "request"
+        request.write_bytes(SHAPED[attack][1])
+        kind = f"@{request}"
+    argv = [str(sources.parent / "load"), "-mode", "attack", "-attack", kind]
     argv += ["-target", server.target, "-sources", str(sources), "-warm", str(WARM / 2)]
     argv += ["-seconds", str(WARM + seconds + LONGEST)]
     log = sources.parent / "attack.log"

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
-from bench.poll.hostile import ATTACKS, Hostile
+from bench.poll.hostile import ATTACKS, SHAPED, Hostile
 from bench.poll.loads import Found, Round
 from bench.poll.peers import NGINX_NAME
 from bench.poll.scenarios import MANY, Changing, Crowd, Shapes, Sweep
@@ -132,6 +132,8 @@ def hostile(found: Hostile) -> str:
     memory = ("peak MiB", "after MiB", "peak × nginx")
     shown = table((*head, *polls, *memory, "attack MB/s", "opened", "cut"), rows)
     attacks = "\n".join(f"- {name}: each machine has {text}" for name, text in ATTACKS.items())
+    attacks += "\n- the others: 32 connections of each machine, 50 MB/s in all, with"
+    attacks += "".join(f"\n    - {name}: {text}" for name, (text, _) in SHAPED.items())
     noise = f"Load average of the machine before the first measurement: {found.load:.1f}."
     return f"{attacks}\n\n{shown}\n\n{noise}"
 

@@ -46,7 +46,7 @@ class Plan:
     changes: int = 100  # a second
     change_seconds: int = 10
     attacked: tuple[str, ...] = tuple(ATTACKED)
-    attackers: tuple[int, ...] = (1, 10, 40)  # machines
+    attackers: tuple[int, ...] = (40,)  # machines
     attack_seconds: float = 5.0
 
 

@@ -21,6 +21,7 @@ DAY: Duration = 24 * HOUR
 LONGEST: Duration = 221_845_392_000 * SECOND
 MAX_LISTED = 10
 MAX_DURATION_TEXT = 40  # characters of a duration
+GUID = re.compile(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}")  # as the ids of events
 
 
 def in_words(duration: Duration) -> str:

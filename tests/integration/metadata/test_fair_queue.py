@@ -54,6 +54,19 @@ def other(service: Service) -> Guest:
     return Guest(service, "web1_0")
 
 
+def test_ids_that_no_event_can_have_are_refused_before_anybody_is_asked(
+    busy: Guest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def approve(*_: object) -> bool:
+        raise AssertionError("asked")
+
+    monkeypatch.setattr(busy.service._session.node.endpoint._upstream, "approve", approve)
+    ids = [str(n) for n in range(3_000)]
+    with busy.line() as line:
+        line.send(request("POST", events(NEWEST), METADATA, body=approval(*ids)))
+        assert line.answer().status == 400
+
+
 @contextlib.contextmanager
 def on_the_long_way(guest: Guest, count: int) -> Iterator[list[RawConnection]]:
     with contextlib.ExitStack() as stack:

@@ -105,8 +105,20 @@ type attacker struct {
 	answers map[string]int // reads that began with a status line, by status
 }
 
+// fromFile sends the request that is in a file.
+func fromFile(path string) attack {
+	payload, err := os.ReadFile(path)
+	if err != nil {
+		fail("%v", err)
+	}
+	return attack{payload: payload, connections: 32, bytes: 50 * megabyte, opened: 2000}
+}
+
 func runAttack(name, target string, sources [][4]byte, delay, seconds float64) {
 	made, known := attacks[name]
+	if path, is := strings.CutPrefix(name, "@"); is {
+		made, known = func() attack { return fromFile(path) }, true
+	}
 	if !known {
 		fail("no such attack: %s", name)
 	}

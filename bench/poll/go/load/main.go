@@ -29,7 +29,7 @@ func main() {
 		sources = flag.String("sources", "", "a file of source addresses, one in a line")
 		pollers = flag.Int("pollers", 1, "connections that poll")
 		slow    = flag.Int("slow", 0, "connections that send a byte a second (paced only)")
-		kind    = flag.String("attack", "", "which attack (attack only)")
+		kind    = flag.String("attack", "", "which attack, or @FILE with a request (attack only)")
 		warm    = flag.Float64("warm", 1, "seconds before the measurement")
 		drain   = flag.Float64("drain", 0, "seconds to wait after it for answers (paced only)")
 		seconds = flag.Float64("seconds", 5, "seconds of it")

@@ -287,8 +287,9 @@ def _enabled(group: Group, now: Now) -> list[Change]:
 
 def _approve(group: Group, command: c.Approve, now: Now) -> Changes | Refused:
     items: list[Change] = []
+    events = {event.id: event for event in group.events}
     for id in dict.fromkeys(command.ids):
-        event = group.event(id)
+        event = events.get(id)
         if event is None or not event.listed:
             if id in command.over:
                 continue

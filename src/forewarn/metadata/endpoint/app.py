@@ -40,6 +40,7 @@ from forewarn.metadata.upstream import GroupNews, NotDurable, OutcomeUnknown, Up
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
+from forewarn.support.text import GUID
 from forewarn.wire import errors, extensions, requests
 from forewarn.wire.errors import Problem
 from forewarn.wire.headers import parse_tags, tag_matches
@@ -340,6 +341,9 @@ class MetadataApp:
         ids = requests.read_approval(body)
         if isinstance(ids, Problem):
             return refused(ids)
+        ids = tuple(dict.fromkeys(ids))
+        if not all(map(GUID.fullmatch, ids)):  # no event ever had such an id
+            return refused(errors.UNKNOWN_EVENT)
         if not await self._upstream.approve(caller.name, caller.group, ids):
             return refused(errors.UNKNOWN_EVENT)
         return Reply(200)

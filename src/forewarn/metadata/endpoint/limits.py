@@ -27,7 +27,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_head: int = 16 * 1024
     """Bytes of a request before its body."""
     max_head_lines: int = 64
-    """Header lines of a request."""
+    """Header lines of a request, or lines of trailers."""
     head_timeout: float = 10.0
     """Seconds to send the head of a request, from its first byte."""
     max_body: int = 64 * 1024

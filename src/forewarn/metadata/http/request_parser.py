@@ -26,6 +26,9 @@ _SUBSTITUTE_METHOD = (
     b"OPTIONS"  # given to llhttp in place of all others, not all of which it accepts
 )
 _MAX_SIZE_DIGITS = 16  # hexadecimal digits of a chunk's size
+# What takes long to read in a target. The longest that guests have a use for has a few of each.
+_MAX_PARAMETERS = 64
+_MAX_ESCAPES = 256
 _EXTENSION = rb";" + _TOKEN + rb"+(?:=(?:" + _TOKEN + rb'+|"[\t !#-~\x80-\xff]*"))?'
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,%d})(?:%b)*" % (_MAX_SIZE_DIGITS, _EXTENSION))
 _SMALL_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,3})\r\n")  # of a chunk smaller than SLICE
@@ -104,6 +107,7 @@ class RequestParser:
         self._chunked = False
         self._after_chunk = False  # the line end after a chunk's data is still to come
         self._in_trailers = False
+        self._trailers = 0  # lines so far
 
     @property
     def length_left(self) -> int:
@@ -179,6 +183,7 @@ class RequestParser:
         self.body, self.body_size, self.chunks = bytearray(), 0, 0
         self._overhead, self._discard = 0, False
         self._after_chunk = self._in_trailers = False
+        self._trailers = 0
         codings = [value for name, value in head.headers if name == b"transfer-encoding"]
         self._chunked = bool(codings)
         if codings and codings[-1].rpartition(b",")[2].strip().lower() != b"chunked":
@@ -268,6 +273,9 @@ class RequestParser:
             if line.partition(b":")[0].lower() in _NOT_IN_TRAILERS:
                 raise Malformed
             self.in_body = bool(line)
+            self._trailers += 1
+            if self._trailers > limits.max_head_lines:
+                raise Malformed("max_head_lines")
         else:
             self._remaining = int(line.partition(b";")[0], 16)
             self._in_trailers = not self._remaining
@@ -310,6 +318,8 @@ class _Head:
                 del self._parser  # breaks a reference cycle
 
     def request(self) -> Request:
+        if self._url.count(b"&") >= _MAX_PARAMETERS or self._url.count(b"%") > _MAX_ESCAPES:
+            raise Malformed
         try:
             url = httptools.parse_url(self._url)
             return Request(

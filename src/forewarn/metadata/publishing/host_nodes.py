@@ -26,7 +26,6 @@ from forewarn.core.time import SECOND
 from forewarn.metadata.publishing import updates
 from forewarn.metadata.publishing.calls import MAX_CALLS, Calls
 from forewarn.metadata.publishing.messages import (
-    EVENT_ID,
     MAX_GREETING,
     MAX_HIDDEN,
     NODE_PROTOCOLS,
@@ -86,6 +85,7 @@ from forewarn.store.port import Commit, PollSightings, Store
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
+from forewarn.support.text import GUID
 
 PROMISE = 6.0  # seconds
 TELLING = PROMISE + 1.0  # seconds after which a change is shown, with or without a silent node
@@ -717,9 +717,9 @@ class HostNodes:
         """Carry a call out, if it is for a group, and a machine, of its host, and for events that
         there may be."""
         member.allowance.spend(CALL_COST)
-        if isinstance(call, Approve) and not all(map(EVENT_ID.fullmatch, call.ids)):
+        if isinstance(call, Approve) and not all(map(GUID.fullmatch, call.ids)):
             member.stream.send(Answer(call.id, yes=False))
-        elif not isinstance(call, Approve | Enable) and not EVENT_ID.fullmatch(call.event):
+        elif not isinstance(call, Approve | Enable) and not GUID.fullmatch(call.event):
             member.stream.send(Answer(call.id))
         elif self._may(member, call):
             self._calls.take(member, call)

@@ -9,7 +9,6 @@ not known here has no effect. When which message is sent is defined in `host_nod
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
 from typing import Annotated, Generic, TypeAlias, TypeVar, cast, get_args
 
@@ -27,6 +26,7 @@ from forewarn.service.indexes.unknown_callers import (
     MAX_REQUESTS,
     UnknownCaller,
 )
+from forewarn.support.text import GUID
 
 NODE_PROTOCOLS = (1, 2)  # a node may have another version: the last one, and the one before
 TWO_ROUNDS = 2  # the first protocol whose nodes show the old documents until they are to hide them
@@ -40,11 +40,10 @@ MAX_COMMIT = 2**53  # far more commits than a state can have
 MAX_IDS = 8_192  # events that one approval names; a body of `max_body` has fewer
 MAX_HIDDEN = 1_024  # publications of one message
 MOST_ARRIVING = 256  # machines that a hello names; others are asked for again
-EVENT_ID = re.compile(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}")
 
 Name: TypeAlias = Annotated[str, Meta(max_length=MAX_NAME)]
 Version: TypeAlias = Annotated[str, Meta(max_length=MAX_VERSION)]
-EventId: TypeAlias = Annotated[str, Meta(pattern=rf"^{EVENT_ID.pattern}\Z")]
+EventId: TypeAlias = Annotated[str, Meta(pattern=rf"^{GUID.pattern}\Z")]
 Number: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 _LENGTH = 4

@@ -26,7 +26,6 @@ from forewarn.core.time import MAX_TIME
 from forewarn.metadata.publishing import updates
 from forewarn.metadata.publishing.journal import Journal, JournalFailed, Told
 from forewarn.metadata.publishing.messages import (
-    EVENT_ID,
     MAX_IDS,
     MOST_ARRIVING,
     NODE_PROTOCOLS,
@@ -81,6 +80,7 @@ from forewarn.service.engine.clock import Clock, FollowedClock
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
+from forewarn.support.text import GUID
 
 MIN_DIAL_PAUSE, MAX_DIAL_PAUSE = 0.05, 1.0  # seconds between two attempts to reach control
 # Seconds by which another address of control is dialled later: both may lead to the same process,
@@ -194,15 +194,14 @@ class NodeUpstream:
             raise NotDurable(message) from None
 
     async def approve(self, machine: str, group: str, ids: Sequence[str]) -> bool:
-        distinct = tuple(dict.fromkeys(ids))
-        if len(distinct) > MAX_IDS or not all(map(EVENT_ID.fullmatch, distinct)):
-            return False  # there was no such event
-        return (await self._call(Approve(self._number(), machine, group, distinct))).yes
+        if len(ids) > MAX_IDS:
+            return False  # there never were as many
+        return (await self._call(Approve(self._number(), machine, group, tuple(ids)))).yes
 
     async def prepare(
         self, machine: str, group: str, id: str, ready: bool, note: str
     ) -> Prepared | None:
-        if not EVENT_ID.fullmatch(id):
+        if not GUID.fullmatch(id):
             return None
         call = Prepare(self._number(), machine, group, id, ready, note)
         answer = await self._call(call)
@@ -211,7 +210,7 @@ class NodeUpstream:
         return answer.prepared
 
     async def postpone(self, machine: str, group: str, id: str, until: Time) -> Time | None:
-        if not EVENT_ID.fullmatch(id):
+        if not GUID.fullmatch(id):
             return None
         until = min(until, MAX_TIME)
         answer = await self._call(Postpone(self._number(), machine, group, id, until))
@@ -220,7 +219,7 @@ class NodeUpstream:
         return answer.not_before
 
     async def prepared(self, group: str, id: str) -> Prepared | None:
-        if not EVENT_ID.fullmatch(id):
+        if not GUID.fullmatch(id):
             return None
         return (await self._call(AskPrepared(self._number(), group, id))).prepared
 

@@ -49,20 +49,21 @@ class Guests:
         """Approve events on behalf of a machine.
 
         An id that is not active may belong to an event that is over, which guests may still
-        approve. Those are looked up, and a second time in case one ended during the lookup.
+        approve. Those are looked up, and again if one that was active has ended meanwhile.
         """
         ids = tuple(map(storable, ids))
         over: frozenset[str] = frozenset()
-        for _ in range(2):
-            command = c.Approve(ids=ids, by=machine, over=over)
-            decision = await self.writer.submit(group, command)
+        while True:
+            decision = await self.writer.submit(group, c.Approve(ids=ids, by=machine, over=over))
             if not isinstance(decision, Refused) or decision.reason is not Reason.UNKNOWN:
                 return decision
-            records = await self._store.ended_events(ids)
-            over = frozenset(
-                id for id, event in records.items() if event.group == group and event.listed
-            )
-        return await self.writer.submit(group, c.Approve(ids=ids, by=machine, over=over))
+            listed = {event.id for event in self._store.groups[group].events if event.listed}
+            missing = set(ids) - listed - over
+            records = await self._store.ended_events(missing)
+            ended = {id for id, event in records.items() if event.group == group and event.listed}
+            if missing - ended:
+                return decision
+            over |= ended
 
     async def prepare(
         self, machine: str, group: str, id: str, ready: bool, note: str

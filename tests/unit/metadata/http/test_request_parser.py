@@ -89,7 +89,6 @@ def test_the_number_of_chunks_is_limited(extension: bytes) -> None:
         CHUNKED + b"1;" + b"x" * 17_000,
         CHUNKED + b"1;" + b"x" * 17_000 + b"\r\n",
         CHUNKED + b"0\r\n" + b"X: " + b"y" * 17_000,
-        CHUNKED + b"0\r\n" + b"X: y\r\n" * 3_000,
         GET[:-2] + b"X: " + b"y" * 17_000,
         b"GET /" + b"x" * 17_000,
     ],
@@ -99,6 +98,22 @@ def test_chunk_extensions_and_trailers_are_limited(data: bytes) -> None:
         with pytest.raises(Malformed) as refused:
             parsed([data[at : at + size] for at in range(0, len(data), size)])
         assert refused.value.limit == "max_head"
+
+
+def test_trailers_are_as_many_as_header_lines() -> None:
+    lines = LIMITS.max_head_lines - 1
+    parsed([CHUNKED + b"0\r\n" + b"X: y\r\n" * lines + b"\r\n"])
+    with pytest.raises(Malformed) as refused:
+        parsed([CHUNKED + b"0\r\n" + b"X: y\r\n" * (lines + 2)])
+    assert refused.value.limit == "max_head_lines"
+
+
+@pytest.mark.parametrize(("text", "most"), [(b"&a=1", 63), (b"%41", 256), (b"%zz", 256)])
+def test_a_target_has_so_many_parameters_and_escapes(text: bytes, most: int) -> None:
+    for before in (b"/a", b"/?a"):
+        parsed([b"GET " + before + text * most + b" HTTP/1.1\r\n\r\n"])
+        with pytest.raises(Malformed):
+            parsed([b"GET " + before + text * (most + 1) + b" HTTP/1.1\r\n\r\n"])
 
 
 @pytest.mark.parametrize("offer", [b"Upgrade: h2c\r\nConnection: upgrade\r\n", b""])

@@ -1,4 +1,4 @@
-"""What guests say that cannot be stored as it is."""
+"""What guests say that cannot be stored as it is, or that names events that do not exist."""
 
 from __future__ import annotations
 
@@ -32,4 +32,34 @@ def test_an_id_that_cannot_be_stored_is_one_that_does_not_exist() -> None:
         decision = service._session.run(guests.approve("web_0", "web", ["A\0"]))
         assert isinstance(decision, Refused)
         assert decision.reason is Reason.UNKNOWN
-    assert set(asked) == {"A\ufffd"}
+    assert asked == ["A\ufffd"]
+
+
+def test_many_ids_that_do_not_exist_are_looked_up_once_beside_those_that_do() -> None:
+    asked: list[set[str]] = []
+    unknown = {f"00000000-0000-0000-0000-{n:012X}" for n in range(1_000)}
+    with Service(SAMPLE) as service:
+        service.get("web_0")
+        event = service.schedule("Reboot", "web_0")
+        over = service.schedule("Reboot", "web_1")
+        service.document("web_0")
+        service._session.run(service._session.node.platform.cancel(over.id, "test"))
+        store = service._session.node.store
+        lookup = store.ended_events
+
+        async def ended_events(ids: set[str]) -> object:
+            asked.append(set(ids))
+            return await lookup(ids)
+
+        store.ended_events = ended_events  # type: ignore[method-assign, assignment]
+        guests = service._session.node.guests
+
+        def approve(ids: set[str]) -> object:
+            return service._session.run(guests.approve("web_0", "web", [event.id, *sorted(ids)]))
+
+        assert isinstance(approve({over.id, *unknown}), Refused)
+        assert asked == [{over.id, *unknown}]
+        assert event.status == "Scheduled"
+        assert not isinstance(approve({over.id}), Refused)
+        assert event.status == "Started"
+    assert asked[1:] == [{over.id}]

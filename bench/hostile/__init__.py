@@ -1,0 +1,1 @@
+"""Guests that attack others: `make bench BENCH=hostile`."""

@@ -1,0 +1,89 @@
+"""Requests within all limits, or just beyond one, with as much as possible of something that might
+take long to read. `made_up` puts new ones together, of which nobody has thought."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from random import Random
+
+TARGET = b"/metadata/scheduledevents?api-version=2020-07-01"
+HEAD = b" HTTP/1.1\r\nHost: 169.254.169.254\r\nMetadata: true\r\n"
+ROOM = 15_000  # bytes of a head
+BODY = 64_000  # bytes of a body
+HEADERS = 55
+MADE_UP = 4
+
+
+def get(target: bytes = TARGET, headers: bytes = b"") -> bytes:
+    return b"GET " + target + HEAD + headers + b"\r\n"
+
+
+def post(body: bytes) -> bytes:
+    return b"POST " + TARGET + HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+def chunked(chunks: bytes, trailers: bytes = b"") -> bytes:
+    head = b"POST " + TARGET + HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+    return head + chunks + b"0\r\n" + trailers + b"\r\n"
+
+
+def approval(id: Callable[[int], str]) -> bytes:
+    """Return as many ids as a body has room for."""
+    size = len(json.dumps({"EventId": id(0)}, separators=(",", ":"))) + 1
+    ids = [{"EventId": id(n)} for n in range(BODY // (size + 4))]
+    return post(json.dumps({"StartRequests": ids}, separators=(",", ":")).encode())
+
+
+def filled(piece: bytes, room: int) -> bytes:
+    return piece * (room // len(piece))
+
+
+SHAPES: Mapping[str, tuple[str, bytes]] = {
+    "trailers": ("trailers of four bytes", chunked(b"", filled(b"a:\r\n", ROOM))),
+    "few trailers": ("as many trailers as are taken", chunked(b"", b"a:\r\n" * 63)),
+    "escapes": ("a path of %zz", get(b"/" + filled(b"%zz", ROOM))),
+    "few escapes": ("as many escapes as are taken", get(b"/" + b"%zz" * 256)),
+    "parameters": ("8,000 parameters", get(TARGET + filled(b"&a", ROOM))),
+    "few parameters": (
+        "as many parameters as are taken",
+        get(TARGET + b"".join(b"&%d=" % n for n in range(62))),
+    ),
+    "ids": ("approvals of short ids", approval(str)),
+    "guids": ("approvals of ids that no event has", approval(lambda n: str(uuid.UUID(int=n)))),
+    "tags": ("entity tags", get(headers=b"If-None-Match: " + filled(b'"a",', ROOM) + b"\r\n")),
+    "extensions": ("extensions of a chunk", chunked(b"1" + filled(b";a", ROOM) + b"\r\n \r\n")),
+}
+
+
+def made_up(seed: int) -> bytes:
+    """Return a request with much of some things; the same for the same seed."""
+    chance = Random(seed)
+    pieces = (b"/", b"%2f", b"%zz", b"&a", b"&a=%41", b"=", b"+", b";", b"?", b"a", b"..", b"//")
+    values = (b"a", b",", b'"a",', b"W/", b" ", b"\t", b";q=0.1", b"gzip,", b"close,", b"=", b"*")
+    target = TARGET + filled(chance.choice(pieces), chance.randrange(ROOM // 2))
+    if chance.random() < 0.5:
+        target = chance.choice((b"/metadata/instance", b"/forewarn/v1/wait", b"")) + target
+    names = [b"If-None-Match", b"Connection", b"X", b"Accept", b"Expect", b"Cookie", b"TE", b"Via"]
+    lines = [
+        chance.choice(names)
+        + b": "
+        + filled(chance.choice(values), chance.randrange(2, ROOM // 2 // HEADERS))
+        + b"\r\n"
+        for _ in range(chance.randrange(HEADERS))
+    ]
+    if chance.random() < 0.5:
+        return get(target, b"".join(lines))
+    tokens = (b"[", b"{}", b'{"EventId":""},', b'"\\u0041",', b"1e9,", b'{"a":', b'"a":1,', b" ")
+    filling = filled(chance.choice(tokens), chance.randrange(2, BODY - 100))
+    body = chance.choice((b'{"StartRequests":[', b"", b'{"', b"["))
+    body += filling + chance.choice((b"", b"]}", b"}"))
+    head = b"POST " + target + HEAD + b"".join(lines)
+    return head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+def shapes(seed: int) -> dict[str, tuple[str, bytes]]:
+    """Return the requests by name, each with what it has many of."""
+    new = {f"made up {seed + n}": ("requests of chance", made_up(seed + n)) for n in range(MADE_UP)}
+    return {**SHAPES, **new}
