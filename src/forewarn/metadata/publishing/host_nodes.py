@@ -309,6 +309,7 @@ class HostNodes:
         # they have moved to is cut off, each with its group.
         self._arriving: dict[str, dict[str, str]] = {}
         self._leaving: dict[str, dict[str, str]] = {}
+        self._left_at: dict[tuple[str, str], Time] = {}  # since when a machine is in `_leaving`
         self._catching_up: Counter[str] = Counter()  # by group: nodes that may show what was before
         self._refused: dict[str, LogThrottle] = {}  # by host; as many as there are certificates
         self._last_lines: dict[str, NodeLine] = {}  # of hosts that have had one
@@ -690,7 +691,9 @@ class HostNodes:
                 case Ping(sent=sent):
                     member.stream.send(Pong(sent, guard.boottime()))
                 case Report():
-                    self._calls.record(self._own(member, message))
+                    report = self._own(member, message)
+                    self._calls.record(report)
+                    self._note_polls_of_leaving(member.host, report)
                 case LastPoll(machine=machine, at=at):
                     if any(m.name == machine for m in self._host_index.machines_on(member.host)):
                         self.strays.heard(machine, at)
@@ -844,6 +847,7 @@ class HostNodes:
             for machine in group.machines:
                 if machine.answered_on and self._still_leaves(machine):
                     self._leaving.setdefault(machine.answered_on, {})[machine.name] = group.name
+                    self._left_at.setdefault((machine.answered_on, machine.name), self.now())
         self._forget_leaving()
 
     def _forget_leaving(self) -> None:
@@ -853,10 +857,19 @@ class HostNodes:
                 known = self._store.groups.get(group)
                 found = known.machine(machine) if known else None
                 if found is None or found.answered_on != host or not self._still_leaves(found):
-                    del leaving[machine]
+                    del leaving[machine], self._left_at[host, machine]
                     self._publisher.place_again(group)
             if not leaving:
                 del self._leaving[host]
+
+    def _note_polls_of_leaving(self, host: str, report: Report) -> None:
+        """Note that machines poll where they were, so that they may not have left after all."""
+        leaving = self._leaving.get(host, {})
+        for polled in report.polled if leaving else ():
+            group = self._store.groups.get(leaving.get(polled.machine, ""))
+            machine = group.machine(polled.machine) if group else None
+            if machine is not None and polled.last > self._left_at[host, machine.name]:
+                self.strays.polled_again(machine, host)
 
     def _still_leaves(self, machine: Machine) -> bool:
         """Return whether the node of its host is cut off, and no other machine has come to its

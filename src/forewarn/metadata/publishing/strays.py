@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from forewarn.core import Time
+from forewarn.core import Machine, Time
 from forewarn.core.time import HOUR, MINUTE, SECOND, Duration
 from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.platform.platform import Platform
@@ -80,11 +80,21 @@ class Strays:
         having = [machine for machine in self._host_index.having(address) if machine.alive]
         if len(having) != 1 or not having[0].host:
             return  # it is not known which machine it is, or none is known to be anywhere
-        machine, now = having[0], self._now()
+        if self._suspect(having[0], host):
+            await self._platform.suspect_move(having[0].name, host, _by(host))
+
+    def polled_again(self, machine: Machine, host: str) -> None:
+        """Note a poll on the host that a machine has left, where it is still answered."""
+        if self._suspect(machine, host):
+            self._start(self._platform.suspect_move(machine.name, host, _by(host)))
+
+    def _suspect(self, machine: Machine, host: str) -> bool:
+        """Note a poll. Returns whether it has to be recorded that the machine is suspected."""
+        now = self._now()
         stray = self._strays.get(machine.name)
         if stray is not None and stray.host != host and now - stray.last < CALM:
             stray.first, stray.unheard = now, 0  # it polls on several other hosts
-            return
+            return False
         if stray is None or stray.host != host:
             if self._count(host) >= MAX_PER_HOST:
                 if self._too_many.record():
@@ -93,17 +103,18 @@ class Strays:
                         host=host,
                         limit=MAX_PER_HOST,
                     )
-                return
+                return False
             stray = self._strays[machine.name] = _Stray(host, now)
         stray.last = now
-        if not machine.disputed_by_poll or machine.disputed != host:
-            log.warning(
-                "a machine polls on another host than the one that it is known to be on",
-                machine=machine.name,
-                known=machine.host,
-                host=host,
-            )
-            await self._platform.suspect_move(machine.name, host, _by(host))
+        if machine.disputed_by_poll and machine.disputed == host:
+            return False
+        log.warning(
+            "a machine polls on another host than the one that it is known to be on",
+            machine=machine.name,
+            known=machine.host,
+            host=host,
+        )
+        return True
 
     def heard(self, machine: str, at: Time) -> None:
         """Note when the node of the host that a machine is known to be on has last heard it."""

@@ -263,6 +263,39 @@ def test_a_move_is_not_recorded_while_the_node_that_had_the_machine_is_cut_off(
     play(body)
 
 
+def test_a_machine_that_polls_where_it_was_after_a_move_to_a_host_that_is_cut_off_is_held(
+    tmp_path: Path,
+) -> None:
+    """The node there answers it until that of its new host has joined."""
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with two_nodes(control) as (node, h1, _):
+            async with host_node(control, "h3") as h3:
+                await until(lambda: h3.upstream.connected)
+            await until(lambda: node.host_index.apart.is_apart("h3"))
+            poll(h1)
+            for name in ("web_0", "web_1"):
+                moved = await node.platform.record_move(name, "h3", "test")
+                assert not isinstance(moved, Refused)
+
+            def is_suspected() -> bool:
+                poll(h1)
+                return suspected(node)
+
+            await until(is_suspected)
+            refused = await node.hosts.maintain("h1", MaintenanceMode.REBOOT, "test")
+            assert isinstance(refused, Refused)
+            assert refused.about == "web_0"
+            assert h1.machines("web") == ["web_0"]
+            assert not machine(node, "web_1").disputed
+            async with host_node(control, "h3") as h3, polling(lambda: h1.upstream.find(WEB_0)):
+                await until(lambda: h3.upstream.connected)
+                await until(lambda: machine(node).host == "h1")
+
+    play(body)
+
+
 def test_a_machine_that_is_back_where_it_is_known_to_be_is_not_suspected_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
