@@ -18,6 +18,7 @@ from litestar.exceptions import HTTPException
 from forewarn.arm import routing
 from forewarn.arm.admission import ArmAdmission, from_refusal
 from forewarn.arm.errors import CODE_OF_STATUS, ArmError, refusal
+from forewarn.arm.not_offered import not_offered
 from forewarn.arm.operations import Operations
 from forewarn.arm.options import check_options
 from forewarn.arm.preconditions import check, precondition_of, with_tag
@@ -130,7 +131,7 @@ class ArmApp:
         found = routing.find(scope["method"], path)
         if isinstance(found, list):
             _check_version(parameters)
-            raise _nothing_there(scope["method"], path, found)
+            raise not_offered(scope["method"], path, found)
         route, names = found
         scope["path_template"] = route.template
         if route.versioned:
@@ -181,23 +182,6 @@ def _check_version(parameters: dict[str, str]) -> None:
             f"The api-version '{hidden(version[:40])}' is invalid. It must be a date, such as"
             " 2024-07-01.",
         ) from error
-
-
-def _nothing_there(method: str, path: str, methods: list[str]) -> ArmError:
-    if methods:
-        allowed = ", ".join(sorted(set(methods)))
-        return ArmError(
-            405,
-            "MethodNotAllowed",
-            f"The requested resource does not support http method '{method}'.",
-            headers={"Allow": allowed},
-        )
-    return ArmError(
-        404,
-        "InvalidResourceType",
-        f"forewarn has no operation at '{hidden(path[:200])}'. The operations of Azure Resource"
-        " Manager that it has are listed in its documentation.",
-    )
 
 
 async def _content_of_anybody(receive: Any) -> bytes:

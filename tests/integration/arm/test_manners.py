@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from forewarn.arm import routing
 from forewarn.testing import Service
-from helpers.arm import COMPUTE, SUBSCRIPTION, Arm, anonymous, code
+from helpers.arm import COMPUTE, SUBSCRIPTION, Arm, anonymous, code, message
 
 FLEET = "groups: [{name: web, kind: standalone, machines: [{name: web-0}]}]"
 MACHINE = f"{COMPUTE}/virtualMachines/web-0"
@@ -100,6 +100,34 @@ def test_a_method_that_is_not_offered_is_named(arm: Arm) -> None:
     answer = arm.call("PATCH", f"{MACHINE}/restart")
     assert code(answer) == (405, "MethodNotAllowed")
     assert answer.headers["allow"] == "POST"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "reason"),
+    [
+        ("PUT", MACHINE, "the fleet file"),
+        ("PATCH", MACHINE, "the fleet file"),
+        ("DELETE", f"{COMPUTE}/availabilitySets/web", "the fleet file"),
+        ("PUT", f"{COMPUTE}/hostGroups/hosts/hosts/h1", "the fleet file"),
+        ("PATCH", f"{COMPUTE}/virtualMachineScaleSets/web/virtualMachines/0", "the fleet file"),
+        ("PUT", f"{SUBSCRIPTION}/resourcegroups/other", "the fleet file"),
+        ("DELETE", SUBSCRIPTION + "/resourceGroups/forewarn", "the fleet file"),
+        ("POST", f"{MACHINE}/runCommand", "maintenance"),
+        ("POST", f"{COMPUTE}/virtualMachineScaleSets/web/virtualMachines/0/start", "maintenance"),
+        ("PUT", f"{COMPUTE}/disks/d", "no other resources"),
+        ("PUT", f"{MACHINE}/extensions/e", "no other resources"),
+        ("GET", f"{COMPUTE}/disks", "no other resources"),
+        ("GET", f"{MACHINE}/extensions", "maintenance"),
+        ("GET", SUBSCRIPTION + "/providers/Microsoft.Network/networkInterfaces", "no other"),
+    ],
+)
+def test_what_is_not_offered_is_refused_with_the_reason(
+    arm: Arm, method: str, path: str, reason: str
+) -> None:
+    answer = arm.call(method, path, {} if method == "PUT" else None)
+    expected = (404, "InvalidResourceType") if method == "GET" else (409, "OperationNotAllowed")
+    assert code(answer) == expected
+    assert reason in message(answer)
 
 
 def test_every_answer_has_its_ids(arm: Arm) -> None:

@@ -21,11 +21,6 @@ SHORT = {
     "COMPUTE": (COMPUTE.strip("/"),),
     "MAINTENANCE": (MAINTENANCE.strip("/"),),
 }
-REFUSED = {
-    "a virtual machine": "/virtualMachines/{name}",
-    "a scale set": "/virtualMachineScaleSets/{scale_set}",
-    "an instance": "/virtualMachineScaleSets/{scale_set}/virtualMachines/{instance}",
-}
 
 
 def rows() -> list[list[str]]:
@@ -53,21 +48,10 @@ def test_the_table_has_every_operation_with_its_role() -> None:
         for method, path in re.findall(r"`([A-Z]+) ([^`]+)`", cells[0])
         for template in templates(path)
     }
-    offered = [route for route in ROUTES if route.handler.__name__ != "refused"]
-    assert shown == {(route.method, route.template): role(route) for route in offered}
+    assert shown == {(route.method, route.template): role(route) for route in ROUTES}
 
 
 @pytest.mark.parametrize("cells", rows(), ids=lambda cells: cells[0])
 def test_every_row_has_a_description(cells: list[str]) -> None:
     assert len(cells) == 5
     assert all(cells)
-
-
-def test_refused_operations_are_listed() -> None:
-    shown = {
-        ("POST", f"{RESOURCE_GROUP}{COMPUTE}{REFUSED[what]}/{action}")
-        for actions, what in re.findall(r"^- (`powerOff`.*) of (an? [\w ]+)$", PAGE, re.MULTILINE)
-        for action in re.findall(r"`(\w+)`", actions)
-    }
-    refused = [route for route in ROUTES if route.handler.__name__ == "refused"]
-    assert shown == {(route.method, route.template) for route in refused}

@@ -18,7 +18,6 @@ from forewarn.arm.routes.virtual_machines import (
     evict,
     expands,
     maintain_now,
-    refuse,
     too_many,
     user_maintenance,
 )
@@ -33,13 +32,6 @@ from forewarn.service.platform.platform import Outcomes
 SCALE_SETS = COMPUTE + "/virtualMachineScaleSets"
 SCALE_SET = RESOURCE_GROUP + SCALE_SETS + "/{scale_set}"
 INSTANCE = SCALE_SET + "/virtualMachines/{instance}"
-# What the platform does not do to machines, by the action's name.
-NOT_OFFERED = ("powerOff", "deallocate", "start", "reimage", "reimageAll", "approveRollingUpgrade")
-NOT_OFFERED_FOR_SETS = (
-    *("manualUpgrade", "reapply", "scaleOut", "setOrchestrationServiceState"),
-    *("convertToSinglePlacementGroup", "osRollingUpgrade", "extensionRollingUpgrade"),
-)
-NOT_OFFERED_FOR_INSTANCES = ("runCommand", "retrieveBootDiagnosticsData", "attachDetachDataDisks")
 
 
 @route("GET", SUBSCRIPTION + SCALE_SETS, options=PAGED)
@@ -239,9 +231,3 @@ def _instance_ids(request: Request) -> list[str] | None:
 
 def _named_members(request: Request) -> list[tuple[Group, Machine]]:
     return Inventory(request.call).instances(scale_set_of(request), _instance_ids(request))
-
-
-for _action in (*NOT_OFFERED, *NOT_OFFERED_FOR_SETS):
-    refuse(SCALE_SET, _action)
-for _action in (*NOT_OFFERED, *NOT_OFFERED_FOR_INSTANCES):
-    refuse(INSTANCE, _action)

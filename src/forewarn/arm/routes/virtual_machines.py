@@ -20,7 +20,7 @@ from forewarn.arm.options import (
 )
 from forewarn.arm.paging import page_of_parts
 from forewarn.arm.request import Answer, Request
-from forewarn.arm.routing import COMPUTE, RESOURCE_GROUP, SUBSCRIPTION, Handler, route
+from forewarn.arm.routing import COMPUTE, RESOURCE_GROUP, SUBSCRIPTION, route
 from forewarn.core import EventType, Group, Machine
 from forewarn.core.access import Role
 from forewarn.core.events import MAX_EVENT_MACHINES
@@ -30,11 +30,6 @@ MACHINES = COMPUTE + "/virtualMachines"
 MACHINE = RESOURCE_GROUP + MACHINES + "/{name}"
 MAX_MACHINES = MAX_EVENT_MACHINES  # of one request, as for a request to the control API
 FindMembers: TypeAlias = Callable[[], list[tuple[Group, Machine]]]  # may raise ArmError
-# What the platform does not do to machines, by the action's name.
-NOT_OFFERED = (
-    *("powerOff", "deallocate", "start", "reimage", "reapply", "convertToManagedDisks"),
-    *("generalize", "capture", "runCommand", "assessPatches", "installPatches"),
-)
 
 
 @route("GET", SUBSCRIPTION + MACHINES, options=(FILTER, EXPAND, STATUS_ONLY, *PAGED))
@@ -203,23 +198,3 @@ async def delete_one(request: Request, find: FindMembers) -> Answer:
         if error.code != "ResourceNotFound":
             raise
         return Answer(status=204)
-
-
-def refuse(path: str, action: str) -> None:
-    """Declare an action that the platform does not offer."""
-
-    async def refused(request: Request) -> Answer:
-        del request
-        raise ArmError(
-            409,
-            "OperationNotAllowed",
-            f"forewarn does not offer '{action}': it announces maintenance, and carries it out."
-            " Restart, redeploy or delete the machine instead.",
-        )
-
-    handler: Handler = refused
-    route("POST", f"{path}/{action}", role=Role.TENANT)(handler)
-
-
-for _action in NOT_OFFERED:
-    refuse(MACHINE, _action)
