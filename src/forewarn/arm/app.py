@@ -30,6 +30,7 @@ from forewarn.arm.routes import (  # each declares its operations
     login,
     maintenance_configurations,
     operations,
+    resources,
     scale_sets,
     scheduled_events,
     subscriptions,
@@ -51,7 +52,7 @@ MAX_BODY = 1024 * 1024  # bytes
 MAX_LOGIN_BODY = 64 * 1024  # bytes, of a request that needs no token
 LOGIN_BODY_TIMEOUT = 10.0  # seconds to send it
 ROUTES = (
-    *(login, subscriptions, operations),
+    *(login, subscriptions, resources, operations),
     *(virtual_machines, scale_sets, availability_sets, dedicated_hosts),
     *(scheduled_events, updates, maintenance_configurations, configuration_assignments),
 )

@@ -19,6 +19,7 @@ from forewarn.core.fleet import Host
 DEFAULT_SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
 DEFAULT_RESOURCE_GROUP = "forewarn"
 DEFAULT_LOCATION = "local"
+CREATED = "1970-01-01T00:00:00Z"  # of everything: when a machine was made is not known
 INSTANCE_DIGITS = 9  # at most, in the number of a member of a scale set
 HOST_GROUP = "hosts"  # that all hosts are in
 MACHINES = "Microsoft.Compute/virtualMachines"

@@ -28,17 +28,17 @@ Predicate: TypeAlias = Callable[[Any], bool]
 # `substringof('value', name)`. Azure's own examples quote names as well, and not all values.
 _VALUE = r"(?:'(?P<{0}>(?:[^']|'')*)'|(?P<{0}_bare>[^\s'(),]+))"
 _COMPARISON = re.compile(
-    r"'?(?P<name>[\w/.]+)'?\s+(?P<operator>eq|ne)\s+" + _VALUE.format("value"),
+    r"'?(?P<name>[\w/.]+)'?\s+eq\s+" + _VALUE.format("value"),
     re.IGNORECASE,
 )
 _STARTS = re.compile(
     r"startswith\(\s*(?P<name>[\w/.]+)\s*,\s*" + _VALUE.format("value") + r"\s*\)"
-    r"(?:\s+eq\s+(?P<wanted>true|false))?",
+    r"(?:\s+eq\s+true)?",
     re.IGNORECASE,
 )
 _CONTAINS = re.compile(
     r"substringof\(\s*" + _VALUE.format("value") + r"\s*,\s*(?P<name>[\w/.]+)\s*\)"
-    r"(?:\s+eq\s+(?P<wanted>true|false))?",
+    r"(?:\s+eq\s+true)?",
     re.IGNORECASE,
 )
 _AND = re.compile(r"\s+and\s+", re.IGNORECASE)
@@ -116,9 +116,7 @@ def _comparison(
         groups = match.groupdict()
         quoted = groups["value"]
         value = groups["value_bare"] if quoted is None else quoted.replace("''", "'")
-        negated = "ne" in (groups.get("operator") or "").lower()
-        negated ^= (groups.get("wanted") or "true").lower() == "false"
-        return _test(by_name[match["name"].lower()], compare, value.lower(), negated)
+        return _test(by_name[match["name"].lower()], compare, value.lower())
     raise invalid(
         FILTER,
         f"'{_shown(text)}' is not supported; expected comparisons of"
@@ -126,13 +124,11 @@ def _comparison(
     )
 
 
-def _test(
-    field: Field, compare: Callable[[str, str], bool], value: str, negated: bool
-) -> Predicate:
+def _test(field: Field, compare: Callable[[str, str], bool], value: str) -> Predicate:
     def test(item: Any) -> bool:
         values = field(item)
         values = [values] if isinstance(values, str) else values
-        return any(compare(each.lower(), value) for each in values) is not negated
+        return any(compare(each.lower(), value) for each in values)
 
     return test
 

@@ -7,13 +7,10 @@ from typing import Any
 from forewarn.arm.admission import TENANT
 from forewarn.arm.errors import ArmError
 from forewarn.arm.inventory import DEFAULT_SUBSCRIPTION, Inventory
-from forewarn.arm.options import EXPAND, FILTER, PAGED, Field, expansions, predicate
+from forewarn.arm.options import FILTER, PAGED, Field, predicate
 from forewarn.arm.paging import page
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import RESOURCE_GROUP, SUBSCRIPTION, route
-
-NAMESPACES = ("Microsoft.Compute", "Microsoft.Maintenance", "Microsoft.Resources")
-PROVIDER_EXPANSIONS = ("metadata", "resourceTypes/aliases")  # of which there are none
 
 
 @route("GET", "/tenants")
@@ -85,37 +82,6 @@ async def get_resource_group(request: Request) -> Answer:
                 return Answer(status=204)
             return Answer(body=_resource_group(subscription, name, location))
     raise ArmError(404, "ResourceGroupNotFound", f"Resource group '{wanted}' could not be found.")
-
-
-@route("GET", SUBSCRIPTION + "/providers", options=(EXPAND, *PAGED))
-async def list_providers(request: Request) -> Answer:
-    Inventory(request.call).groups(request.names["subscription"])
-    expansions(request.parameters, *PROVIDER_EXPANSIONS)
-    return page(request, NAMESPACES, lambda name: (name,), lambda name: _provider(request, name))
-
-
-@route("GET", SUBSCRIPTION + "/providers/{namespace}", options=(EXPAND,))
-@route("POST", SUBSCRIPTION + "/providers/{namespace}/register")
-async def get_provider(request: Request) -> Answer:
-    expansions(request.parameters, *PROVIDER_EXPANSIONS)
-    Inventory(request.call).groups(request.names["subscription"])
-    wanted = request.names["namespace"]
-    for name in NAMESPACES:
-        if name.lower() == wanted.lower():
-            return Answer(body=_provider(request, name))
-    raise ArmError(
-        404, "InvalidResourceNamespace", f"The resource namespace '{wanted}' is invalid."
-    )
-
-
-def _provider(request: Request, namespace: str) -> dict[str, Any]:
-    return {
-        "id": f"/subscriptions/{request.names['subscription']}/providers/{namespace}",
-        "namespace": namespace,
-        "registrationState": "Registered",
-        "registrationPolicy": "RegistrationRequired",
-        "resourceTypes": [],
-    }
 
 
 def _subscription(id: str) -> dict[str, Any]:
