@@ -178,6 +178,8 @@ USELESS: list[tuple[dict[str, Any], str]] = [
     ({"email": "ann\u202e@example.net"}, "cannot be shown"),
     ({"email": "ann\n"}, "cannot be shown"),
     ({"email_verified": False}, "has not verified"),
+    ({"email_verified": "false"}, "has not verified"),
+    ({"email_verified": "no"}, "has not verified"),
     ({"email": "driver"}, "'driver' has another"),
     ({"email": "Operator"}, "'Operator' has another"),
     ({"email": "00ff00ff"}, "has another meaning"),

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -316,6 +316,32 @@ def test_the_number_of_followers_is_limited(
             assert refused.response.status == 503
             assert refused.response.getheader("Retry-After") == "10"
             assert "1 followers" in json.loads(refused.response.read())["detail"]
+
+
+def test_tenants_leave_streams_for_operators(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control_feed, "MAX_STREAMS_OF_ONE_LIMITED", 1)
+    monkeypatch.setattr(control_feed, "MAX_STREAMS_LIMITED", 2)
+    operator = api_with_token(service, "ann", Role.ADMIN)
+    tenants = [
+        api_with_token(service, name, Role.TENANT, groups=("web",)) for name in ("a", "b", "c")
+    ]
+    with ExitStack() as streams:
+        for api in tenants[:2]:
+            stream = streams.enter_context(
+                closing(Stream(api.url, Authorization=f"Bearer {api.token}"))
+            )
+            hello(stream)
+            refused = api.get("/v1/feed")
+            assert refused.status == 503
+            assert "1 followers" in refused.detail
+        assert "2 followers" in tenants[2].get("/v1/feed").detail
+        hello(
+            streams.enter_context(
+                closing(Stream(operator.url, Authorization=f"Bearer {operator.token}"))
+            )
+        )
 
 
 def test_the_number_of_followers_of_one_token_is_limited(

@@ -155,6 +155,12 @@ LIMITS = {
     ),
     "Streams and long-polls of the feed": f"{control_feed.MAX_STREAMS:,}",
     "Streams and long-polls of the feed with one token": str(control_feed.MAX_STREAMS_OF_ONE),
+    "Streams and long-polls of the feed with tokens that are limited to groups": str(
+        control_feed.MAX_STREAMS_LIMITED
+    ),
+    "Streams and long-polls of the feed with one token that is limited to groups": str(
+        control_feed.MAX_STREAMS_OF_ONE_LIMITED
+    ),
     "Longest wait of a long-poll of the feed": f"{control_feed.MAX_CHANGES_WAIT} s",
     "Size of the body of a request": f"{arm_app.MAX_BODY // MIB} MiB",
     "Resources in one page of a list": str(arm_paging.PAGE),

@@ -37,6 +37,8 @@ KEEP_ALIVE = 15.0  # seconds of guard time without a message after which a comme
 RECONNECT_AFTER = 1_000  # milliseconds that a disconnected client should wait
 MAX_STREAMS = 1_024  # streams and long-polls at a time
 MAX_STREAMS_OF_ONE = 256  # of these under one token
+MAX_STREAMS_LIMITED = 768  # of these under tokens that are limited to groups; the rest is reserved
+MAX_STREAMS_OF_ONE_LIMITED = 64  # of these under one of them
 MAX_CHANGES_WAIT = 60  # seconds that a long-poll lasts at most
 MAX_COMMITS = 1_000  # commits in one response to a long-poll
 MAX_CHANGES = 10_000  # changes in it, unless a single page of commits has more
@@ -173,12 +175,14 @@ def _filter(call: CallContext, group: str | None, what: str | None) -> Keep | No
 
 
 def _check_capacity(feed: Feed, streams: Counter[str], call: CallContext) -> None:
-    if feed.followers >= MAX_STREAMS:
-        detail = f"there are already {MAX_STREAMS:,} followers of the feed; try again later"
-    elif call.caller.token and streams[call.caller.token] >= MAX_STREAMS_OF_ONE:
+    most = MAX_STREAMS_LIMITED if call.limited else MAX_STREAMS
+    share = MAX_STREAMS_OF_ONE_LIMITED if call.limited else MAX_STREAMS_OF_ONE
+    if feed.followers >= most:
+        detail = f"there are already {most:,} followers of the feed; try again later"
+    elif call.caller.token and streams[call.caller.token] >= share:
         detail = (
-            f"there are already {MAX_STREAMS_OF_ONE:,} followers with token '{call.by}', which is"
-            " the limit for one token; end some, or give each program its own token"
+            f"there are already {share:,} followers with token '{call.by}', which is the limit for"
+            " one token; end some, or give each program its own token"
         )
     else:
         return

@@ -28,6 +28,7 @@ ALGORITHMS = (
 MAX_TOKEN = 16 * 1024  # characters of a token
 MAX_NAME = 128  # characters of a subject's name
 MAX_LEEWAY = HOUR // SECOND  # seconds
+VERIFIED = (True, "true")  # some issuers write it as a text
 SHOWN_GROUPS = 5  # of those that a token names and that give no access
 
 _FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*", re.ASCII)
@@ -220,7 +221,7 @@ def _name(config: Oidc, claims: Mapping[str, Any]) -> str:
         )
     if not name.isprintable() or name != name.strip():
         raise NoAccess(f"the name in the claim {config.name_claim} cannot be shown in the history")
-    if config.name_claim == "email" and claims.get("email_verified") is False:
+    if config.name_claim == "email" and claims.get("email_verified", True) not in VERIFIED:
         raise NoAccess(f"the issuer has not verified the e-mail address '{name}'")
     return name
 

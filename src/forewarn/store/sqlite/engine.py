@@ -129,6 +129,11 @@ class SqliteStore(SqlStore):
         leads to that state file, start a new log."""
         if self._engine is None:
             raise StoreFailed(f"{self.path}: the store is closed")
+        if self._files.same_state(current) and current.state_size < self._files.state_size:
+            raise StoreFailed(
+                f"{self.path}: the file was truncated while in use; restore a backup, and restart"
+                " the service"
+            )
         log_path = companion(self.path, "-wal")
         try:
             with self._engine.connect() as connection:

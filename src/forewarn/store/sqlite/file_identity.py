@@ -18,23 +18,24 @@ class FileIdentity(msgspec.Struct, frozen=True):
     state: tuple[int, int] | None
     log: tuple[int, int] | None
     index: tuple[int, int] | None
-    log_size: int = 0  # bytes; SQLite itself never makes it smaller while the state is in use
+    # Bytes. SQLite itself makes neither smaller while the state is in use.
+    state_size: int = 0
+    log_size: int = 0
 
     @classmethod
     def of(cls, path: Path) -> FileIdentity:
         name = str(path)
-        log = _status(name + "-wal")
+        state, log = _status(name), _status(name + "-wal")
         return cls(
-            _inode(_status(name)),
-            _inode(log),
-            _inode(_status(name + "-shm")),
-            log.st_size if log is not None else 0,
+            _inode(state), _inode(log), _inode(_status(name + "-shm")), _size(state), _size(log)
         )
 
     def unchanged(self, now: FileIdentity) -> bool:
-        """Return whether these are still the same files, and the log was not truncated."""
+        """Return whether these are still the same files, and none was truncated."""
         return self.same_state(now) and (
-            (self.log, self.index) == (now.log, now.index) and self.log_size <= now.log_size
+            (self.log, self.index) == (now.log, now.index)
+            and self.state_size <= now.state_size
+            and self.log_size <= now.log_size
         )
 
     def same_state(self, now: FileIdentity) -> bool:
@@ -46,6 +47,10 @@ def _status(name: str) -> os.stat_result | None:
         return os.stat(name)  # noqa: PTH116 - twice for every write, and a Path takes much longer
     except OSError:
         return None
+
+
+def _size(status: os.stat_result | None) -> int:
+    return 0 if status is None else status.st_size
 
 
 def _inode(status: os.stat_result | None) -> tuple[int, int] | None:

@@ -361,6 +361,26 @@ def test_a_log_that_is_lost_while_it_is_read_is_saved_and_replaced_later(
     run(troubled(path, body)())
 
 
+@pytest.mark.parametrize("left", [0, 4_096])
+def test_a_state_file_that_was_cut_off_while_in_use_takes_no_commits(
+    tmp_path: Path, left: int
+) -> None:
+    path = tmp_path / "state.db"
+
+    async def body(store: SqliteStore) -> None:
+        os.truncate(path, left)
+        for _ in range(2):
+            with pytest.raises(StoreFailed, match="truncated"):
+                await store.transact(define_group("b"))
+        with pytest.raises(StoreFailed, match="truncated"):
+            await store.check()
+        assert "truncated" in store.problem()
+        assert set(store.groups) == {"a"}
+        assert path.stat().st_size == left  # nothing was written to it
+
+    run(troubled(path, body)())
+
+
 def test_a_log_that_was_cut_off_while_in_use_takes_no_commits(tmp_path: Path) -> None:
     """What was in it is lost, and more would be lost with it."""
     path = tmp_path / "state.db"

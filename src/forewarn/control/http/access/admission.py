@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import re
 from collections.abc import Collection
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -57,6 +58,8 @@ SAME_SITE = ("same-origin", "none")  # Sec-Fetch-Site of our own page, or of a t
 Headers = dict[bytes, list[bytes]]
 
 log = logger("forewarn.control")
+
+_HOST = re.compile(r"(\[[^][/@?#]*\]|[^][:/@?#]*)(:[0-9]*)?")
 
 
 class Admission:
@@ -316,7 +319,10 @@ def _check_content_type(scope: Any, headers: Headers) -> None:
 
 
 def _host(value: bytes) -> str:
+    """Return the name or address in a Host header; empty if there is more than that and a port."""
     try:
-        return (urlsplit(f"//{value.decode('ascii')}").hostname or "").rstrip(".")
+        text = value.decode("ascii")
+        name = urlsplit(f"//{text}").hostname or ""
     except ValueError:
         return ""
+    return name.rstrip(".") if _HOST.fullmatch(text) else ""
