@@ -83,10 +83,11 @@ def top(parameters: Mapping[str, str]) -> int | None:
 
 def predicate(parameters: Mapping[str, str], fields: Mapping[str, Field]) -> Predicate | None:
     """Return whether an item is wanted by `$filter`, which compares these fields; None if all
-    items are. Texts are compared in any letter case. Raises ArmError."""
-    if FILTER not in parameters:
+    items are, also if it is empty, as az sends it. Texts are compared in any letter case. Raises
+    ArmError."""
+    text = parameters.get(FILTER, "").strip()
+    if not text:
         return None
-    text = parameters[FILTER].strip()
     by_name = {name.lower(): field for name, field in fields.items()}
     tests = [_comparison(part.strip(), text, by_name, fields) for part in _split(text)]
     return lambda item: all(test(item) for test in tests)

@@ -69,7 +69,6 @@ def test_a_filter_selects(arm: Arm, path: str, filter: str, expected: list[str])
 @pytest.mark.parametrize(
     "filter",
     [
-        "",
         "name eq 'web-a'",
         f"{OF_WEB} or {OF_WEB}",
         f"not {OF_WEB}",

@@ -89,8 +89,10 @@ def test_a_filter_selects_resources(arm: Arm, filter: str, expected: list[str]) 
 
 
 def test_az_resource_list_asks_for_more(arm: Arm) -> None:
-    query = "$expand=createdTime,changedTime,provisioningState"
-    for item in arm.get(f"{SUBSCRIPTION}/resources?{query}")["value"]:
+    query = "$filter=&$expand=createdTime,changedTime,provisioningState"
+    listed = arm.get(f"{SUBSCRIPTION}/resources?{query}")["value"]
+    assert len(listed) == len(ALL)
+    for item in listed:
         assert item["provisioningState"] == "Succeeded"
         assert item["createdTime"] == item["changedTime"]
 
