@@ -15,9 +15,25 @@ from forewarn.core import Event, EventType, Group, Machine, Source, Status
 from forewarn.core.events import UNKNOWN_DURATION
 from forewarn.core.fleet import Health, Host
 from forewarn.core.time import SECOND, Time
+from forewarn.metadata.endpoint.to_wire import VM_SIZE, computer_name
 
 PROVISIONED = "ProvisioningState/succeeded"
-SIZE = "Standard_D2s_v5"  # machines have no size; clients expect one
+# Machines have no size, image or disk; clients expect them.
+SIZE = VM_SIZE
+IMAGE = {"publisher": "forewarn", "offer": "forewarn", "sku": "forewarn", "version": "latest"}
+OS_DISK = {
+    "osType": "Linux",
+    "createOption": "FromImage",
+    "caching": "ReadWrite",
+    "diskSizeGB": 30,
+    "managedDisk": {"storageAccountType": "Premium_LRS"},
+}
+OS_PROFILE: dict[str, Any] = {
+    "adminUsername": "azureuser",
+    "linuxConfiguration": {"disablePasswordAuthentication": True, "provisionVMAgent": True},
+    "secrets": [],
+    "allowExtensionOperations": False,
+}
 
 
 def vm_id(machine: Machine) -> str:
@@ -51,16 +67,15 @@ def virtual_machine(
         "vmId": vm_id(machine),
         "provisioningState": _provisioning_state(events),
         "hardwareProfile": {"vmSize": SIZE},
+        "timeCreated": i.CREATED,
         "storageProfile": {
-            "osDisk": {
-                "osType": "Linux",
-                "createOption": "FromImage",
-                "name": f"{machine.name}-os",
-            },
+            "imageReference": IMAGE,
+            "osDisk": {"name": _disk_of(machine), **OS_DISK},
             "dataDisks": [],
         },
-        "osProfile": {"computerName": machine.computer_name or machine.name},
+        "osProfile": {"computerName": computer_name(machine, group.place), **OS_PROFILE},
         "networkProfile": {"networkInterfaces": []},
+        "diagnosticsProfile": {"bootDiagnostics": {"enabled": False}},
     }
     if machine.spot:
         properties |= {"priority": "Spot", "evictionPolicy": "Delete"}
@@ -71,7 +86,7 @@ def virtual_machine(
     if machine.host:
         properties["host"] = {"id": i.host_id(machine.host)}
     if expand:
-        properties["instanceView"] = instance_view(machine, events, now)
+        properties["instanceView"] = instance_view(group, machine, now)
     body: dict[str, Any] = {
         "id": i.machine_id(group, machine),
         "name": machine.name,
@@ -98,12 +113,16 @@ def instance(group: Group, machine: Machine, now: Time, *, expand: bool = False)
     return body
 
 
-def instance_view(machine: Machine, events: Sequence[Event], now: Time) -> dict[str, Any]:
+def instance_view(group: Group, machine: Machine, now: Time) -> dict[str, Any]:
+    events = events_of(group, machine)
     view: dict[str, Any] = {
         "platformUpdateDomain": machine.update_domain,
         "platformFaultDomain": machine.fault_domain,
-        "computerName": machine.computer_name or machine.name,
+        "computerName": computer_name(machine, group.place),
+        "osName": "Linux",
         "hyperVGeneration": "V2",
+        "disks": [{"name": _disk_of(machine), "statuses": [_provisioned(now)]}],
+        "vmAgent": {"vmAgentVersion": "1.0.0", "statuses": [_provisioned(now)]},
         "statuses": [
             _provisioned(now),
             _power_state(events),
@@ -114,6 +133,10 @@ def instance_view(machine: Machine, events: Sequence[Event], now: Time) -> dict[
     if (status := maintenance_status(events)) is not None:
         view["maintenanceRedeployStatus"] = status
     return view
+
+
+def _disk_of(machine: Machine) -> str:
+    return f"{machine.name}-os"
 
 
 def status_codes(group: Group, machine: Machine) -> list[str]:
@@ -187,8 +210,9 @@ def scale_set(scale_set: i.ScaleSet) -> dict[str, Any]:
     capacity = scale_set.capacity
     updating = capacity < sum(machine.alive for machine in machines)
     profile: dict[str, Any] = {
-        "storageProfile": {"osDisk": {"osType": "Linux", "createOption": "FromImage"}},
-        "osProfile": {"computerNamePrefix": scale_set.name},
+        "storageProfile": {"imageReference": IMAGE, "osDisk": OS_DISK, "dataDisks": []},
+        "osProfile": {"computerNamePrefix": scale_set.name, **OS_PROFILE},
+        "networkProfile": {"networkInterfaceConfigurations": []},
         "scheduledEventsProfile": {
             "terminateNotificationProfile": {
                 "enable": policy.terminate_notice is not None,
@@ -213,6 +237,7 @@ def scale_set(scale_set: i.ScaleSet) -> dict[str, Any]:
         "sku": {"name": SIZE, "tier": "Standard", "capacity": capacity},
         "properties": {
             "provisioningState": "Updating" if updating else "Succeeded",
+            "timeCreated": i.CREATED,
             "uniqueId": str(uuid.uuid5(uuid.NAMESPACE_DNS, i.scale_set_id(group).lower())),
             "orchestrationMode": "Uniform",
             "singlePlacementGroup": len(scale_set.groups) == 1,

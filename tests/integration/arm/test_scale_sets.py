@@ -133,6 +133,13 @@ def test_a_member_is_shown_with_its_state(service: Service, arm: Arm) -> None:
     assert code(arm.call("GET", f"{WEB}/virtualMachines/11")) == (404, "ResourceNotFound")
 
 
+def test_a_member_has_the_host_name_that_its_guest_sees(service: Service, arm: Arm) -> None:
+    seen = service["web_10"].instance()["compute"]["osProfile"]["computerName"]
+    member = arm.get(f"{WEB}/virtualMachines/10?$expand=instanceView")["properties"]
+    assert member["osProfile"]["computerName"] == seen == "web00000a"
+    assert member["instanceView"]["computerName"] == seen
+
+
 def test_the_states_of_members_are_summed_up(service: Service, arm: Arm) -> None:
     def summary() -> dict[str, int]:
         view = arm.get(f"{WEB}/instanceView")["virtualMachine"]

@@ -91,6 +91,23 @@ def test_a_machine_shows_its_host_and_its_planned_maintenance(service: Service, 
     assert status["maintenanceWindowStartTime"] == not_before
 
 
+def test_what_clients_index_is_there(arm: Arm) -> None:
+    machine = arm.get(f"{MACHINES}/web-0")["properties"]
+    scale_set = arm.get(f"{COMPUTE}/virtualMachineScaleSets/flex")["properties"]
+    profile = scale_set["virtualMachineProfile"]
+    for storage in (machine["storageProfile"], profile["storageProfile"]):
+        assert storage["osDisk"]["caching"] == "ReadWrite"
+        assert storage["osDisk"]["managedDisk"]["storageAccountType"]
+        assert storage["imageReference"].keys() == {"publisher", "offer", "sku", "version"}
+        assert storage["dataDisks"] == []
+    for os_profile in (machine["osProfile"], profile["osProfile"]):
+        assert os_profile["adminUsername"]
+    assert machine["timeCreated"] == scale_set["timeCreated"]
+    view = arm.get(f"{MACHINES}/web-0/instanceView")
+    assert view["disks"][0]["name"] == machine["storageProfile"]["osDisk"]["name"]
+    assert view["vmAgent"]["statuses"]
+
+
 def test_a_spot_machine_has_spot_priority(arm: Arm) -> None:
     properties = arm.get(f"{MACHINES}/batch-0")["properties"]
     assert (properties["priority"], properties["evictionPolicy"]) == ("Spot", "Delete")

@@ -175,7 +175,7 @@ async def get_instance(request: Request) -> Answer:
 @route("GET", INSTANCE + "/instanceView")
 async def get_instance_view(request: Request) -> Answer:
     group, machine = _member(request)
-    return Answer(body=views.instance_view(machine, views.events_of(group, machine), request.now))
+    return Answer(body=views.instance_view(group, machine, request.now))
 
 
 @route("POST", INSTANCE + "/restart", role=Role.TENANT)

@@ -73,7 +73,7 @@ async def get_machine(request: Request) -> Answer:
 @route("GET", MACHINE + "/instanceView")
 async def get_instance_view(request: Request) -> Answer:
     group, machine = machine_of(request)
-    return Answer(body=views.instance_view(machine, views.events_of(group, machine), request.now))
+    return Answer(body=views.instance_view(group, machine, request.now))
 
 
 @route("POST", MACHINE + "/restart", role=Role.TENANT)

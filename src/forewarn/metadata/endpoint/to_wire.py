@@ -58,15 +58,19 @@ class Guest(msgspec.Struct, frozen=True):
         return _facts(self.machine, self.group, self.place)
 
 
-def _facts(machine: Machine, group: str, place: Place) -> Facts:
-    computer_name = machine.computer_name or machine.name
+def computer_name(machine: Machine, place: Place) -> str:
+    """Return a machine's own host name."""
     member = re.fullmatch(re.escape(place.scale_set) + r"_(\d+)", machine.name)
     if place.scale_set and member and not machine.computer_name:
-        computer_name = host_name_of(place.scale_set, int(member[1]))
+        return host_name_of(place.scale_set, int(member[1]))
+    return machine.computer_name or machine.name
+
+
+def _facts(machine: Machine, group: str, place: Place) -> Facts:
     return Facts(
         name=machine.name,
         vm_id=machine.vm_id,
-        computer_name=computer_name,
+        computer_name=computer_name(machine, place),
         location=place.location,
         zone=place.zone,
         resource_group=place.resource_group,
