@@ -333,10 +333,8 @@ def test_tenants_leave_streams_for_operators(
                 closing(Stream(api.url, Authorization=f"Bearer {api.token}"))
             )
             hello(stream)
-            refused = api.get("/v1/feed")
-            assert refused.status == 503
-            assert "1 followers" in refused.detail
-        assert "2 followers" in tenants[2].get("/v1/feed").detail
+            assert api.get("/v1/feed").status == 503
+        assert tenants[2].get("/v1/feed").status == 503
         hello(
             streams.enter_context(
                 closing(Stream(operator.url, Authorization=f"Bearer {operator.token}"))
