@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from uuid import uuid4
 
 import pytest
 
+from forewarn.core import Event
 from forewarn.core.access import Role
 from forewarn.testing import SAMPLE, Service
 from helpers.arm import COMPUTE, Arm, code, message
@@ -87,6 +88,22 @@ def test_each_event_of_a_list_is_acknowledged_by_itself(service: Service, arm: A
     assert (answer.status, answer.json()) == (200, {"value": ALL})
     answer = arm.call("POST", SQL, {"value": [unknown]})
     assert code(answer) == (404, "MultiStatusResponse")
+
+
+def test_many_events_are_looked_up_at_once(
+    service: Service, arm: Arm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, lookups = service._session.node.store, []
+    lookup = store.ended_events
+
+    async def ended_events(ids: Collection[str]) -> Mapping[str, Event]:
+        lookups.append(len(ids))
+        return await lookup(ids)
+
+    monkeypatch.setattr(store, "ended_events", ended_events)
+    answer = arm.call("POST", SQL, {"value": [str(uuid4()) for _ in range(1_000)]})
+    assert code(answer) == (404, "MultiStatusResponse")
+    assert lookups == [1_000]
 
 
 @pytest.mark.parametrize("body", [None, {}, {"value": []}, {"value": "x"}, {"value": [1]}])

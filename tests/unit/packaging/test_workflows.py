@@ -53,10 +53,10 @@ def test_the_package_names_the_systems_that_it_runs_on(workflow: dict[str, Any])
     assert len(systems) == 1 + len(workflow["jobs"]["elsewhere"]["strategy"]["matrix"]["system"])
 
 
-def test_actions_are_pinned(workflow: dict[str, Any]) -> None:
+def test_actions_are_pinned_by_commit(workflow: dict[str, Any]) -> None:
     used = [step["uses"] for step in steps(workflow) if "uses" in step]
     assert used
-    assert [action for action in used if not re.search(r"@v\d+\.\d+\.\d+$", action)] == []
+    assert [action for action in used if not re.search(r"@[0-9a-f]{40}$", action)] == []
 
 
 def test_every_command_of_the_workflow_exists(workflow: dict[str, Any]) -> None:

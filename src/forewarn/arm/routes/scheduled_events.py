@@ -11,6 +11,7 @@ The answer is 207 if others cannot, and an error if none can, with a detail for 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -60,7 +61,8 @@ async def get_event(request: Request) -> Answer:
 @route("POST", RESOURCE + EVENTS + "/{event}/acknowledge", role=Role.TENANT)
 @route("POST", CHILD + EVENTS + "/{event}/acknowledge", role=Role.TENANT)
 async def acknowledge_event(request: Request) -> Answer:
-    await _acknowledge(request, target_of(request), request.names["event"])
+    id = request.names["event"]
+    await _acknowledge(request, target_of(request), id, await _found(request, [id]))
     return Answer(body={"value": ONE})
 
 
@@ -69,9 +71,10 @@ async def acknowledge_event(request: Request) -> Answer:
 async def acknowledge_events(request: Request) -> Answer:
     target, ids = target_of(request), _ids(request)
     refused: list[tuple[str, ArmError]] = []
+    found = await _found(request, ids)
     for id in ids:
         try:
-            await _acknowledge(request, target, id)
+            await _acknowledge(request, target, id, found)
         except ArmError as error:
             refused.append((id, error))
     if not refused:
@@ -84,17 +87,22 @@ async def acknowledge_events(request: Request) -> Answer:
     return Answer(status=status, body={"error": body})
 
 
-async def _acknowledge(request: Request, target: Target, id: str) -> None:
+async def _found(request: Request, ids: list[str]) -> dict[str, Event]:
+    return {event.id: event for event in await request.events(ids)}
+
+
+async def _acknowledge(
+    request: Request, target: Target, id: str, found: Mapping[str, Event]
+) -> None:
     """Approve an event of a resource. An event that is over is approved if the caller has approved
     it before, so that a request can be repeated. Raises ArmError."""
-    call = request.call
-    found = await request.events([id])
-    if not found or not target.concerns(found[0]):
+    call, event = request.call, found.get(id.upper())
+    if event is None or not target.concerns(event):
         raise _unknown(target, id)
-    approved = found[0].approved
-    if found[0].status.over and approved is not None and approved.by == call.by:
+    approved = event.approved
+    if event.status.over and approved is not None and approved.by == call.by:
         return
-    unwrap(await call.platform.approve(found[0].id, call.by))
+    unwrap(await call.platform.approve(event.id, call.by))
 
 
 def _ids(request: Request) -> list[str]:
