@@ -86,9 +86,9 @@ class Cluster:
 
     @property
     def admin_url(self) -> str:
-        """The address of the servers for their superuser, without a database."""
+        """The address of the primary for its superuser, without a database."""
         [password] = re.findall(r"superuser: .*password: ([\w-]+)", PAGE)
-        return f"postgresql://postgres:{password}@{','.join(NODES)}"
+        return f"postgresql://postgres:{password}@{self.primary()}"
 
     def start(self, address: str) -> None:
         """Start etcd and Patroni on a node, which starts the server."""

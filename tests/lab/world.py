@@ -328,7 +328,7 @@ class World:
         return done.returncode == 0
 
     def _database(self, name: str) -> str:
-        return f"--dbname={self.database.admin_url}/{name}?target_session_attrs=read-write"
+        return f"--dbname={self.database.admin_url}/{name}"
 
     def dump(self) -> None:
         self._type("pg_dump", "--format=custom", "--file=dump", self._database("forewarn"))

@@ -32,15 +32,21 @@ def beyond_commits(unknown: Duration) -> int:
 def renumbered(
     groups: Iterable[Group], unknown: Duration, known: int = 0
 ) -> dict[str, tuple[Change, ...]]:
-    """Return the changes by group, for groups that have, or have had, a document. `unknown` is the
-    time since the backup was made, and `known` the highest commit that was known: a document has
-    changed at most once with each."""
+    """Return the changes by group; each may have had documents since. `unknown` is the time since
+    the backup was made, and `known` the highest commit that was known: a document has changed at
+    most once with each."""
     beyond = beyond_documents(unknown) + known
-    return {
-        group.name: (Renumbered(max(group.incarnation, group.shown) + beyond),)
-        for group in groups
-        if group.enabled or group.shown or known
-    }
+    return {group.name: (Renumbered(_highest(group) + beyond),) for group in groups}
+
+
+def beyond_groups(groups: Iterable[Group], unknown: Duration = 0, known: int = 0) -> int:
+    """Return a number above which documents begin of groups that are defined after a restore: they
+    may have been there before. All others are numbered beyond the unknown time by then."""
+    return max(map(_highest, groups), default=beyond_documents(unknown) + known)
+
+
+def _highest(group: Group) -> int:
+    return max(group.incarnation, group.shown)
 
 
 def _seconds(unknown: Duration) -> int:

@@ -84,6 +84,8 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
     left_apart: Mapping[str, Time] = {}  # by machine that has left such a host: when it did, if the
     # grace after that is not over
     strayed: Mapping[str, Time] = {}  # by machine that polls on another host: since when
+    defined_above: int = 0  # incarnations of groups that are defined now are above this one: the
+    # state was restored once, and they may have been there before
 
     @property
     def served(self) -> Duration:

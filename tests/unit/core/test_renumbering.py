@@ -5,8 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forewarn.core import Group, Machine, apply, view
-from forewarn.core.renumbering import beyond_commits, beyond_documents, renumbered
+from forewarn.core import Changes, Group, Machine, Now, apply, decide, view
+from forewarn.core.changes import Enabled
+from forewarn.core.commands import Define
+from forewarn.core.renumbering import (
+    beyond_commits,
+    beyond_documents,
+    beyond_groups,
+    renumbered,
+)
 from forewarn.core.time import DAY, SECOND
 
 INT32 = 2**31 - 1  # what some clients keep an incarnation in
@@ -36,5 +43,22 @@ def test_nothing_else_about_a_group_is_changed() -> None:
     assert (after.enabled, after.seen, after.events) == (True, 7, ())
 
 
-def test_a_group_without_a_document_begins_with_1_after_a_restore() -> None:
-    assert renumbered([Group(name="web")], DAY) == {}
+def test_a_group_without_a_document_in_the_copy_may_have_had_one_since() -> None:
+    group = Group(name="web")
+    after = apply(group, renumbered([group], DAY)["web"])
+    assert apply(after, (Enabled(seen=0),)).incarnation > beyond_documents(DAY)
+
+
+def test_a_group_that_is_not_in_the_copy_may_have_been_there_since() -> None:
+    kept = Group(name="db", enabled=True, incarnation=7)
+    kept = apply(kept, renumbered([kept], DAY)["db"])
+    for groups in ([kept], []):
+        now = Now(at=0, defined_above=beyond_groups(groups, DAY))
+        defined = decide(
+            Group(name="web"), Define(kind=kept.kind, machines=(Machine(name="web_0"),)), now
+        )
+        assert isinstance(defined, Changes)
+        after = apply(Group(name="web"), defined.items)
+        assert apply(after, (Enabled(seen=0),)).incarnation > beyond_documents(DAY)
+        again = decide(after, Define(kind=kept.kind, machines=after.machines), now)
+        assert again == Changes()

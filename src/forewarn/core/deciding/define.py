@@ -12,6 +12,7 @@ from forewarn.core.changes import (
     GroupDefined,
     MachinePut,
     MachineRemoved,
+    Renumbered,
     apply,
 )
 from forewarn.core.deciding.finish import moot, rehosted
@@ -28,6 +29,8 @@ def define(group: Group, command: c.Define, now: Now) -> Changes | Refused:
     wanted = GroupDefined(command.kind, command.policy, command.place, command.labels, by)
     if wanted != GroupDefined(group.kind, group.policy, group.place, group.labels, by):
         items.append(wanted)
+    if now.defined_above and group == Group(name=group.name):
+        items.append(Renumbered(now.defined_above))
     missing = {machine.name: machine for machine in group.machines}
     elsewhere: dict[str, str] = {}
     regrouped: set[str] = set()  # whose update domain differs from that of their events

@@ -530,12 +530,13 @@ class HostNodes:
         term = leadership.term if leadership else 0
         if leadership and guard.boottime() >= leadership.until and hello.term > term:
             return f"it has followed term {hello.term}; this is term {term}"  # which is over
+        went_back = hello.term > term or hello.commit > self._store.seq
         refused = await self._hosts.node_joined(host)
-        if isinstance(refused, Refused):
+        if isinstance(refused, Refused) and not went_back:
             return refused.message
         if host not in self._members:
             self._apart.cut_off(host, self.now())  # if it is the first time, until it has joined
-        if hello.term > term or hello.commit > self._store.seq:
+        if went_back:
             await self._note_went_back(hello, term)
             return (
                 f"it was told of commit {hello.commit} in term {hello.term}; this state ends with"
@@ -549,7 +550,8 @@ class HostNodes:
         guests were shown. One node may have been taken over; if two agree, none is followed."""
         self._later[hello.host] = hello.commit
         nodes = sum(known.node for known in self._store.registry.hosts.values())
-        if self.known_commit or len(self._later) < min(2, nodes):
+        # A state that was made anew does not know how many there are.
+        if self.known_commit or len(self._later) < (min(2, nodes) or 2):
             return
         agreed = sorted(self._later.values())[-min(2, len(self._later))]
         self.known_commit = max(agreed, self._store.seq + 1)

@@ -69,7 +69,9 @@ class Writer:
         self._host_index = host_index
         self._publishing = publishing
         self._request = request
-        self._rules = [rules]  # shared with all writers that are made from this one
+        # These are shared with all writers that are made from this one.
+        self._rules = [rules]
+        self._defined_above = [0]
 
     @property
     def rules(self) -> Durations:
@@ -78,6 +80,15 @@ class Writer:
     @rules.setter
     def rules(self, rules: Durations) -> None:
         self._rules[0] = rules
+
+    @property
+    def defined_above(self) -> int:
+        """`Now.defined_above`; 0 if the state was never restored."""
+        return self._defined_above[0]
+
+    @defined_above.setter
+    def defined_above(self, number: int) -> None:
+        self._defined_above[0] = number
 
     def for_request(self, request: RequestContext) -> Writer:
         """Return a writer whose commits carry the key and the precondition of one request."""
@@ -95,6 +106,7 @@ class Writer:
             request,
         )
         bound._rules = self._rules
+        bound._defined_above = self._defined_above
         return bound
 
     def now(self) -> Now:
@@ -110,7 +122,7 @@ class Writer:
         unwarned, reach = self._host_index.unwarned, self._host_index.apart
         strayed = self._host_index.strayed
         held = unwarned or reach.hosts or reach.left or strayed
-        if not (registry.halts or registry.configurations or held):
+        if not (registry.halts or registry.configurations or held or self.defined_above):
             return now
         apart, apart_since, left_apart = reach.at(now)
         return msgspec.structs.replace(
@@ -123,6 +135,7 @@ class Writer:
             apart_since=apart_since,
             left_apart=left_apart,
             strayed=strayed,
+            defined_above=self.defined_above,
         )
 
     def _with_departures(self, now: Now, states: States) -> Now:

@@ -12,7 +12,7 @@ import msgspec
 
 from forewarn.core import Time
 from forewarn.core.registry import Put, RolloutPut, StateRestored
-from forewarn.core.renumbering import beyond_commits, renumbered
+from forewarn.core.renumbering import beyond_commits, beyond_groups, renumbered
 from forewarn.core.rollouts.model import Switch
 from forewarn.service.engine.writer import Writer
 from forewarn.store.port import (
@@ -41,6 +41,8 @@ async def take_up(
         restored, rules = sightings.restored, writer.rules
         if restored is not None and ends < restored + rules.paced(rules.start_grace):
             writer.restored(restored)  # the service that restored it did not run for so long
+        if restored is not None:
+            writer.defined_above = beyond_groups(store.groups.values())
         return restored
     now, last = writer.now(), store.seq
     unknown = now.at - min(ends, now.at)
@@ -63,6 +65,7 @@ async def take_up(
             f"the service could not start from the restored state: {failure}"
         ) from failure
     writer.restored(now.at)
+    writer.defined_above = beyond_groups(store.groups.values(), unknown, sightings.known)
     log.warning(
         "the state is a copy: events from before are observed before they are carried out, rollouts"
         " are paused, and tokens revoked since are valid again",

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from forewarn.core import EventType, Refused, Status
 from forewarn.core.deciding.holds import HoldKind
@@ -53,12 +54,13 @@ def warning(node: Node) -> str:
     return node.health.warnings().get("state", "")
 
 
-@pytest.mark.parametrize("lost", ["put back", "made anew"])
+@pytest.mark.parametrize("lost", ["put back", "made anew", "made anew, and empty"])
 def test_a_state_that_went_back_is_noticed_and_nothing_starts_until_an_operator_decides(
     tmp_path: Path, lost: str
 ) -> None:
     control = Control(tmp_path)
     state, copied = tmp_path / "state.db", tmp_path / "copy.db"
+    settings = control.config
 
     async def body() -> None:
         async with host_node(control, "h1") as h1, host_node(control, "h2") as h2:
@@ -76,6 +78,8 @@ def test_a_state_that_went_back_is_noticed_and_nothing_starts_until_an_operator_
             state.unlink()
             if lost == "put back":
                 shutil.copy(copied, state)
+            if lost == "made anew, and empty":
+                control.config = replace(settings, fleet=None)
             for _ in range(2):  # also after another start
                 async with control() as node:
                     await until(lambda node=node: warning(node) != "")  # type: ignore[misc]
@@ -90,6 +94,7 @@ def test_a_state_that_went_back_is_noticed_and_nothing_starts_until_an_operator_
                         assert event.status is Status.SCHEDULED
                         assert HoldKind.REACH in {hold.kind for hold in node.platform.holds(event)}
             SqliteFile(state).mark_restored()
+            control.config = settings
             async with control() as node:
                 await joined(h1, h2)
                 assert warning(node) == ""
