@@ -18,6 +18,7 @@ from bench.poll.fleet import PATH, QUERIES, Fleet
 
 HERE = Path(__file__).parent
 NGINX = "/usr/sbin/nginx"
+HOST = "host-a"
 THROTTLE = 5  # requests per machine and second, as on Azure
 
 
@@ -53,9 +54,8 @@ def forewarn(place: Place, fleet: Fleet, *, front: bool = True, throttle: int = 
     }
     if fleet.size == 1:
         settings["max_connections_per_machine"] = 16_384  # the one stands for many
-    written = (f"{key} = {msgspec.json.encode(said).decode()}" for key, said in settings.items())
     config = place.directory / "forewarn.toml"
-    config.write_text("\n".join(written) + "\n")
+    config.write_text("\n".join(_written(settings)) + "\n")
     return Command(
         [sys.executable, "-m", "forewarn", "serve", "--config", str(config)],
         {"XDG_RUNTIME_DIR": str(place.directory)},
@@ -63,8 +63,36 @@ def forewarn(place: Place, fleet: Fleet, *, front: bool = True, throttle: int = 
     )
 
 
+def _written(settings: Mapping[str, object]) -> list[str]:
+    return [f"{key} = {msgspec.json.encode(said).decode()}" for key, said in settings.items()]
+
+
 def without_front(place: Place, fleet: Fleet) -> Command:
     return forewarn(place, fleet, front=False)
+
+
+def node(place: Place, fleet: Fleet) -> Command:
+    """A node beside control on the same host, and the same core."""
+    command = forewarn(place, fleet)
+    machines = place.directory / "fleet.yaml"
+    machines.write_text(
+        f"hosts: [{HOST}]\n" + machines.read_text().replace("}", f", host: {HOST}}}")
+    )
+    config = place.directory / "forewarn.toml"
+    settings = config.read_text().splitlines()
+    nodes = {"nodes": str(place.directory / "nodes"), "nodes_host": HOST}
+    kept = [line for line in settings if not line.startswith(("metadata", "front", "throttle"))]
+    config.write_text("\n".join([*kept, *_written(nodes)]) + "\n")
+    own = {
+        "host": HOST,
+        "control": str(place.directory / "nodes"),
+        "journal": str(place.directory / "journal"),
+        "metadata": f"127.0.0.1:{place.metadata}",
+        "status": "",
+    }
+    (place.directory / "node.toml").write_text("\n".join(_written(own)) + "\n")
+    files = [str(config), str(place.directory / "node.toml")]
+    return Command([sys.executable, "-m", "bench.poll.beside", *files], command.env, command.ready)
 
 
 def throttled(place: Place, fleet: Fleet) -> Command:
@@ -134,6 +162,7 @@ def uvicorn(place: Place, fleet: Fleet) -> Command:
 
 FOREWARN, WITHOUT_FRONT, NGINX_NAME = "forewarn", "forewarn, no front", "nginx"
 THROTTLED = "forewarn, throttle"
+NODE = "forewarn node"
 PEERS: Mapping[str, Prepare] = {
     FOREWARN: forewarn,
     WITHOUT_FRONT: without_front,
@@ -144,5 +173,6 @@ PEERS: Mapping[str, Prepare] = {
 ATTACKED: Mapping[str, Prepare] = {
     FOREWARN: forewarn,
     THROTTLED: throttled,
+    NODE: node,
     NGINX_NAME: nginx,
 }
