@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 from urllib.parse import quote, urlencode
 from weakref import WeakValueDictionary
@@ -27,16 +27,20 @@ from forewarn.control.http.access.authorization import hide_other_groups
 from forewarn.control.http.context import CallContext
 from forewarn.control.http.idempotency import LOCAL_OWNER
 from forewarn.core import Event, Refused, Status, Time
-from forewarn.core.time import MINUTE
+from forewarn.core.time import MINUTE, SECOND
 from forewarn.service.access.secret import hidden
+from forewarn.service.platform.explain import EventExplanation, summary
 from forewarn.service.platform.platform import Outcome, Outcomes
-from forewarn.store.port import Key
+from forewarn.store.port import Key, Store
 
 CAUSE = "arm/"  # before the id of an operation, in the cause of its events
 MAX_OTHERS = 100  # events, or operations, that are named in the URL of another operation
 REPEATABLE = 5 * MINUTE  # after an operation has ended: longer than clients repeat a request
 MAX_EXPLAINED = 5  # events of one operation
-RETRY_AFTER = {"Retry-After": "1"}
+# A client is to ask again after a part of the time that is left until what it waits for.
+ASKED_TIMES = 30
+MAX_RETRY_AFTER = 15  # seconds: somebody may approve the event at any time
+MAX_REMEMBERED = 10_000  # operations whose events are known without reading the state
 
 _OPERATION = re.compile(re.escape(CAUSE) + r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
@@ -61,6 +65,7 @@ class Operations:
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._about: dict[Key, tuple[Time, tuple[str, ...]]] = {}
 
     async def carry_out(self, request: Request, work: Work) -> tuple[str, list[Event]]:
         """Carry a request out, unless that was done before. `work` is given the platform, bound to
@@ -80,6 +85,22 @@ class Operations:
             outcome = unwrap(await work(bound, CAUSE + id))
             events = [outcome.event] if isinstance(outcome, Outcome) else list(outcome.events)
         return id, events
+
+    async def about(self, store: Store, key: Key) -> tuple[Time, tuple[str, ...]] | None:
+        """Return when a request was carried out under a key, and the ids of its events; None if
+        that is not known. It never changes, and clients ask again and again."""
+        if (known := self._about.get(key)) is not None:
+            return known
+        if (keyed := await store.keyed_request(key.owner, key.name)) is None:
+            return None
+        async for commit in store.commits(keyed.seq - 1):
+            if commit.seq != keyed.seq:
+                break
+            if len(self._about) >= MAX_REMEMBERED:
+                del self._about[next(iter(self._about))]
+            self._about[key] = found = keyed.at, commit.about
+            return found
+        return keyed.at, ()
 
     async def start(self, request: Request, work: Work) -> Answer:
         """Carry a request out, and answer where its caller learns what becomes of it."""
@@ -120,15 +141,11 @@ async def _latest(request: Request) -> tuple[str, Done | None]:
 async def _done_before(request: Request, key: Key) -> Done | None:
     """Return what was done for a request that has been carried out under this key."""
     context = request.context
-    keyed = await context.store.keyed_request(key.owner, key.name)
-    if keyed is not None:
-        async for commit in context.store.commits(keyed.seq - 1):
-            if commit.seq == keyed.seq:
-                return Done(list(await context.platform.events(commit.about)), keyed.at)
-            break
-    events = list(await context.store.events_by_cause(key.name))
-    if events or keyed is not None:
-        return Done(events, keyed.at if keyed else min(event.raised_at for event in events))
+    if (about := await request.operations.about(context.store, key)) is not None:
+        at, ids = about
+        return Done(list(await context.platform.events(ids)), at)
+    if events := list(await context.store.events_by_cause(key.name)):
+        return Done(events, min(event.raised_at for event in events))
     return None
 
 
@@ -154,9 +171,17 @@ def accepted(request: Request, id: str, events: Sequence[Event]) -> Answer:
         headers={
             "Azure-AsyncOperation": f"{place}/operations/{id}?{urlencode(query)}",
             "Location": f"{place}/operationResults/{id}?{urlencode(query)}",
-            **RETRY_AFTER,
+            **retry_after(request, events),
         },
     )
+
+
+def retry_after(request: Request, events: Iterable[Event]) -> dict[str, str]:
+    """Return the header that says when to ask again. A virtual clock can move at any time."""
+    waiting = [event.not_before for event in events if event.status is Status.SCHEDULED]
+    left = max(waiting, default=0) - request.now if request.context.virtual_time is None else 0
+    seconds = min(left // (ASKED_TIMES * SECOND), MAX_RETRY_AFTER)
+    return {"Retry-After": str(max(seconds, 1))}
 
 
 async def events_of(request: Request, id: str) -> list[Event]:
@@ -180,7 +205,7 @@ async def events_of(request: Request, id: str) -> list[Event]:
     return list(events.values())
 
 
-async def status_of(request: Request, id: str, events: Sequence[Event]) -> dict[str, Any]:
+def status_of(request: Request, id: str, events: Sequence[Event]) -> dict[str, Any]:
     """Return an operation as its Azure-AsyncOperation URL shows it."""
     status = "Succeeded"
     if any(not event.status.over for event in events):
@@ -196,7 +221,7 @@ async def status_of(request: Request, id: str, events: Sequence[Event]) -> dict[
     ends = [event.ended_at for event in events if event.ended_at is not None]
     if status != "InProgress":
         body["endTime"] = moment(max(ends))
-    message = await _message(request, events, status)
+    message = _message(request, events, status)
     if status in ("Canceled", "Failed"):
         code = "OperationCanceled" if status == "Canceled" else "OperationFailed"
         body["error"] = error_body(code, message)
@@ -204,16 +229,18 @@ async def status_of(request: Request, id: str, events: Sequence[Event]) -> dict[
     return body
 
 
-async def _message(request: Request, events: Sequence[Event], status: str) -> str:
+def _message(request: Request, events: Sequence[Event], status: str) -> str:
     """Return what an operation waits for, or how it has ended, in sentences."""
     concerned = [event for event in events if not event.status.over]
     if status in ("Canceled", "Failed"):
         concerned = [event for event in events if event.status is Status.WITHDRAWN]
     texts = []
     for event in (concerned or list(events))[:MAX_EXPLAINED]:
-        explanation = await request.context.platform.explain(event.id)
-        if not isinstance(explanation, Refused):
-            shown = hide_other_groups(request.call, explanation)
-            texts.append(f"{event.type.value} {event.id}: {shown.message}")
+        holds = request.context.platform.holds(event)
+        explanation = EventExplanation(
+            event=event, holds=holds, message=summary(event, holds), seen_by={}
+        )
+        shown = hide_other_groups(request.call, explanation)
+        texts.append(f"{event.type.value} {event.id}: {shown.message}")
     more = len(concerned or events) - MAX_EXPLAINED
     return "; ".join(texts) + (f"; and {more} more" if more > 0 else "")

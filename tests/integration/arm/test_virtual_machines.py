@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from forewarn.core.access import Role
@@ -165,6 +166,25 @@ def test_an_operation_that_is_held_shows_the_reason(service: Service, arm: Arm) 
     [event] = service.events
     assert status["properties"]["events"] == [event.id]
     assert status["properties"]["message"] == f"Reboot {event.id}: {event.explain()}"
+
+
+def test_a_client_is_to_ask_more_often_towards_the_end(service: Service, arm: Arm) -> None:
+    """On a real clock; on a virtual one, time may have passed at once."""
+    service["web-0"].get()
+    answer = arm.call("POST", f"{MACHINES}/web-0/restart")
+    path = answer.headers["azure-asyncoperation"].partition("8171")[2]
+
+    def waits() -> int:
+        return int(arm.call("GET", path).headers["retry-after"])
+
+    assert waits() == 1
+    arm._app._context = msgspec.structs.replace(arm._app._context, virtual_time=None)
+    seconds = [waits()]
+    for _ in range(14):
+        service.clock.advance("1m")
+        seconds.append(waits())
+    assert seconds == sorted(seconds, reverse=True)
+    assert (seconds[0], seconds[-1]) == (15, 2)
 
 
 def test_a_repeated_request_raises_nothing_more(service: Service, arm: Arm) -> None:
