@@ -31,13 +31,17 @@ class ArmAdmission:
         caller = await self._authenticated(scope, authorization, base_url)
         assert route.role is not None
         if not caller.role.includes(route.role):
-            raise _denied(
+            raise denied(
                 caller,
+                scope["method"],
+                scope["path"],
                 f"this needs the role {route.role.value}, and the token has {caller.role.value}",
             )
         if not caller.limit.none and not route.limited:
-            raise _denied(
+            raise denied(
                 caller,
+                scope["method"],
+                scope["path"],
                 "this is for the platform's operators, and the token is limited to"
                 f" {limit_text(caller.limit)}",
             )
@@ -86,9 +90,17 @@ def _unauthenticated(base_url: str, code: str, message: str) -> ArmError:
     return ArmError(401, code, message, headers={"WWW-Authenticate": challenge})
 
 
-def _denied(caller: Caller, why: str) -> ArmError:
+def denied(caller: Caller, method: str, path: str, why: str) -> ArmError:
+    """Return the refusal of a request that its caller may not make: with the action as Azure's
+    roles name it, and the resource."""
+    _, provider, below = path.rstrip("/").rpartition("/providers/")
+    namespace, _, names = below.partition("/") if provider else ("Microsoft.Resources", "", below)
+    types = "/".join(names.strip("/").split("/")[::2])
+    verb = {"GET": "read", "HEAD": "read", "DELETE": "delete", "POST": "action"}
+    resource = path.rpartition("/")[0] if method == "POST" else path
     return ArmError(
         403,
         "AuthorizationFailed",
-        f"The client '{caller.name}' does not have authorization to perform this action: {why}.",
+        f"The client '{caller.name}' does not have authorization to perform action"
+        f" '{namespace}/{types}/{verb.get(method, 'write')}' over scope '{resource}': {why}.",
     )

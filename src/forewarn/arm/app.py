@@ -9,6 +9,7 @@ import datetime
 import re
 import uuid
 from collections.abc import Coroutine
+from email.utils import formatdate
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -43,6 +44,7 @@ from forewarn.control.http.access_log import AccessLog
 from forewarn.control.http.context import Context, current_context
 from forewarn.control.http.errors import ProblemError, RefusedError
 from forewarn.core.access import Role
+from forewarn.core.time import SECOND
 from forewarn.service.access.secret import hidden, hidden_bytes
 from forewarn.store.port import NotLeading, StoreFailed, StoreUnreadable
 from forewarn.support import guard
@@ -269,6 +271,7 @@ async def _send(scope: Any, send: Any, answer: Answer, asked: dict[str, str]) ->
     correlation = asked.get("x-ms-correlation-request-id", "")
     headers = {
         "Content-Length": str(len(content)),
+        "Date": formatdate(guard.wall_us() / SECOND, usegmt=True),
         "Cache-Control": "no-cache",
         "Pragma": "no-cache",
         "X-Content-Type-Options": "nosniff",

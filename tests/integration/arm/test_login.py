@@ -206,6 +206,11 @@ def test_roles_and_limits_are_those_of_the_token(service: Service) -> None:
     refused = viewer.call("POST", f"{COMPUTE}/virtualMachines/web-0/restart")
     assert code(refused) == (403, "AuthorizationFailed")
     assert "the role tenant" in message(refused)
+    machine = f"{COMPUTE}/virtualMachines/web-0"
+    action = f"'Microsoft.Compute/virtualMachines/restart/action' over scope '{machine}'"
+    assert action in message(refused)
+    refused = viewer.call("DELETE", machine)
+    assert f"'Microsoft.Compute/virtualMachines/delete' over scope '{machine}'" in message(refused)
     tenant = token(service, "team", Role.TENANT, groups=("web",))
     arm = Arm(service, tenant.secret.text)
     machines = arm.get(f"{SUBSCRIPTION}/providers/Microsoft.Compute/virtualMachines")["value"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
 
 import pytest
 from hypothesis import given
@@ -142,6 +143,7 @@ def test_every_answer_has_its_ids(arm: Arm) -> None:
     assert answer.headers["x-ms-correlation-request-id"] == "ours"
     other = arm.call("GET", MACHINE)
     assert "x-ms-client-request-id" not in other.headers
+    assert parsedate_to_datetime(other.headers["date"]).tzinfo is datetime.UTC
     assert answer.headers["x-ms-request-id"] != other.headers["x-ms-request-id"]
     refused = arm.call("GET", f"{MACHINE}-none")
     assert refused.headers["x-ms-request-id"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from forewarn.arm import views
+from forewarn.arm.admission import denied
 from forewarn.arm.errors import ArmError
 from forewarn.arm.inventory import Inventory, ScaleSet
 from forewarn.arm.operations import accepted
@@ -90,12 +91,12 @@ def _whole_scale_set(request: Request) -> ScaleSet:
             f"There is no scale set '{name}', and scale sets are only made with the fleet file.",
         ) from error
     if not Inventory(call).sees_all_of(scale_set):
-        raise ArmError(
-            403,
-            "AuthorizationFailed",
-            f"The client '{call.by}' does not have authorization to perform this action: the token"
-            f" is limited to {limit_text(call.caller.limit)}, and scale set '{scale_set.name}' has"
-            " other groups.",
+        raise denied(
+            call.caller,
+            request.method,
+            request.path,
+            f"the token is limited to {limit_text(call.caller.limit)}, and scale set"
+            f" '{scale_set.name}' has other groups",
         )
     return scale_set
 

@@ -143,7 +143,8 @@ def _arm_lines(node: Node) -> list[str]:
     header = "TOKEN" if node.tokens.needed else "dev"
     lines = [
         "use az or Azure's SDKs, in a separate shell (your own az profile is not touched):",
-        f"  export REQUESTS_CA_BUNDLE={certificate} NODE_EXTRA_CA_CERTS={certificate}",
+        f"  export REQUESTS_CA_BUNDLE={certificate} NODE_EXTRA_CA_CERTS={certificate}"
+        f" SSL_CERT_FILE={certificate}",
         f"  export IDENTITY_ENDPOINT={url}/identity IDENTITY_HEADER={header}"
         " AZURE_CONFIG_DIR=$(mktemp -d) AZURE_CORE_COLLECT_TELEMETRY=false",
         f"  az cloud register -n forewarn --endpoint-resource-manager {url}",

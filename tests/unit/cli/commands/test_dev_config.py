@@ -70,7 +70,8 @@ def test_the_lines_to_paste_are_few_and_leave_the_profile_of_az_alone(tmp_path: 
     assert values["AZURE_CONFIG_DIR"] == "$(mktemp -d)"
     assert values["IDENTITY_ENDPOINT"] == "URL/identity"
     assert values["IDENTITY_HEADER"] == "dev"
-    assert values["REQUESTS_CA_BUNDLE"] == str(config.arm.tls.certificate)
+    for name in ("REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"):
+        assert values[name] == str(config.arm.tls.certificate)
     assert printed[4].endswith("az login --identity && az vm restart -g forewarn -n jumpbox")
 
 
