@@ -24,7 +24,7 @@ from bench.poll.processes import LOAD_CORE, SERVER_CORE, Failed, cpu_of, running
 from bench.poll.servers import free_port
 
 CALLERS = 32
-MIB = 1024 * 1024
+ON_EACH = 50  # machines on each of many hosts
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,7 @@ class HostPlan:
     samples: int = 100  # of a round, of what is raised until it is seen
     machines: int = 1_000
     told: int = 10  # nodes that a group is told to
-    many_hosts: int = 2_000
-    many_machines: int = 100_000
+    many_hosts: Sequence[int] = (500, 1_000, 2_000, 4_000)
     storms: int = 3
     idle: float = 10.0  # seconds
 
@@ -44,8 +43,7 @@ QUICK = HostPlan(
     rounds=2,
     seconds=0.5,
     samples=20,
-    many_hosts=100,
-    many_machines=5_000,
+    many_hosts=(50, 100),
     storms=1,
     idle=1.0,
 )
@@ -239,6 +237,8 @@ class Storm:
     joined: float  # seconds from then until the last one had joined
     cpu: float  # seconds of control, in that time
     line: float  # bytes that control has for each of them
+    resident: int  # bytes of control, afterwards
+    returned: float  # seconds of control's CPU, when all came back after their lines were cut
 
 
 @dataclass(frozen=True)
@@ -260,8 +260,14 @@ class Many:
     told: Sequence[Told]
 
 
-def many(plan: HostPlan, scratch: Path) -> Many:
-    layout = Layout(plan.many_machines, plan.many_hosts)
+def many(plan: HostPlan, scratch: Path) -> list[Many]:
+    """For each number of hosts."""
+    return [_many(hosts, plan, scratch / str(hosts)) for hosts in plan.many_hosts]
+
+
+def _many(hosts: int, plan: HostPlan, scratch: Path) -> Many:
+    scratch.mkdir()
+    layout = Layout(hosts * ON_EACH, hosts)
     storms: list[Storm] = []
     changes: list[Told] = []
     with contextlib.ExitStack() as stack:
@@ -279,7 +285,10 @@ def many(plan: HostPlan, scratch: Path) -> Many:
                 ready, used = stopwatch(), cpu_of(control.pid)
             joined, used = lines.ask(Await(ready), float) - ready, cpu_of(control.pid) - used
             after = control.ask(Weigh(), Weight).resident
-            storms.append(Storm(started, joined, used, (after - before) / layout.hosts))
+            line, returned = (after - before) / layout.hosts, cpu_of(control.pid)
+            lines.ask(Await(stopwatch(), cut=True), float)
+            returned = cpu_of(control.pid) - returned
+            storms.append(Storm(started, joined, used, line, after, returned))
         idle = _idle(control.pid, plan.idle)
         for n in range(plan.rounds):
             used = cpu_of(control.pid)

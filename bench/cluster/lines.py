@@ -44,6 +44,7 @@ class Await(msgspec.Struct, frozen=True):
     """Wait until every line has joined after this time: answered with when the last one did."""
 
     after: float
+    cut: bool = False  # cut all lines first
 
 
 class Line:
@@ -101,6 +102,10 @@ class Line:
         finally:
             stream.cut()
 
+    def cut(self) -> None:
+        if self._stream is not None:
+            self._stream.cut()
+
     def pulse(self) -> None:
         if self._stream is not None:
             self._stream.send(Ping(guard.boottime()))
@@ -114,8 +119,10 @@ async def run(certificates: Certificates, port: int, hosts: Sequence[str]) -> No
     tasks.start(_pulse(lines), "signs of life")
     decode = msgspec.json.Decoder(Await).decode
     while asked := await asyncio.to_thread(sys.stdin.readline):
-        after = decode(asked).after
-        while any(line.joined <= after for line in lines):
+        ask = decode(asked)
+        for line in lines if ask.cut else ():
+            line.cut()
+        while any(line.joined <= ask.after for line in lines):
             await guard.pause(0.01)
         sys.stdout.write(f"{max(line.joined for line in lines)}\n")
         sys.stdout.flush()

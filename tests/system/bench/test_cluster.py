@@ -41,8 +41,7 @@ def test_every_scenario_of_nodes_on_hosts_ends_with_a_table(
         samples=2,
         machines=100,
         told=3,
-        many_hosts=6,
-        many_machines=60,
+        many_hosts=(3, 6),
         storms=1,
         idle=0.1,
     )
