@@ -536,7 +536,7 @@ class Hosts(Simulation):
             return False
         wanted = {}
         for group in self.disk.groups.values():
-            machines = updates.by_host(group).get(node.host, ())
+            machines = updates.PlacedMachines().on_host(group, node.host)
             if machines:
                 wanted[group.name] = updates.guest_news(group, machines)
         return {news.view.name: news for news in node.shown()} == wanted

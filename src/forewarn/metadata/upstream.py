@@ -133,6 +133,10 @@ class LocalUpstream:
     def now(self) -> Now:
         return self._guests.writer.now()
 
+    def instant(self) -> Now:
+        """Return the time alone, without what decisions look at beside it."""
+        return self._guests.writer.instant()
+
     async def enable(self, group: str) -> None:
         with _failures():
             await self._guests.enable(group)

@@ -207,10 +207,13 @@ def unheard(group: Group, now: Now) -> bool:
     not be known of?"""
     if not now.apart:
         return False
-    living = [machine for machine in group.machines if machine.alive]
-    return bool(living) and all(
-        now.apart.get(host, 0) is None for machine in living for host in _places(machine)
-    )
+    living = False
+    for machine in group.machines:
+        if machine.alive:
+            living = True
+            if any(now.apart.get(host, 0) is not None for host in _places(machine)):
+                return False
+    return living
 
 
 def _places(machine: Machine) -> tuple[str, ...]:

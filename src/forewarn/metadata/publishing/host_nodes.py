@@ -12,6 +12,7 @@ nothing starts for the machines on it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -21,7 +22,7 @@ import msgspec
 
 from forewarn import __version__
 from forewarn.core import Event, Group, Machine, Refused, Status, Time
-from forewarn.core.registry import HostPut, HostRemoved
+from forewarn.core.registry import GroupForgotten, HostPut, HostRemoved
 from forewarn.core.time import SECOND
 from forewarn.metadata.publishing import updates
 from forewarn.metadata.publishing.calls import MAX_CALLS, Calls
@@ -126,39 +127,73 @@ class _Promised(msgspec.Struct, frozen=True):
     groups: frozenset[str] = frozenset()
 
 
+class _HostsByGroup:
+    """Hosts by the groups that their nodes may be showing, each with the end of its promise."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[str, float]] = {}
+
+    def of(self, group: str) -> dict[str, float]:
+        return self._groups.get(group, {})
+
+    def add(self, host: str, promised: _Promised) -> None:
+        for group in promised.groups:
+            self._groups.setdefault(group, {})[host] = promised.until
+
+    def remove(self, host: str, promised: _Promised) -> None:
+        for group in promised.groups:
+            hosts = self._groups.get(group, {})
+            hosts.pop(host, None)
+            if not hosts:
+                self._groups.pop(group, None)
+
+
 class _Absent:
     """Hosts without a line, and what their nodes may be showing."""
 
     def __init__(self) -> None:
         self._by_host: dict[str, _Promised] = {}
-        self._by_group: dict[str, dict[str, float]] = {}  # by host: until when
+        self._by_group = _HostsByGroup()
+        self._not_greeted = _HostsByGroup()  # those of them that have not sent a hello
+        self.greeted: Counter[str] = Counter()  # by host: lines that are about to be served
 
     def add(self, host: str, promised: _Promised) -> None:
         self.remove(host)
         self._by_host[host] = promised
-        for group in promised.groups:
-            self._by_group.setdefault(group, {})[host] = promised.until
+        self._by_group.add(host, promised)
+        if host not in self.greeted:
+            self._not_greeted.add(host, promised)
 
     def remove(self, host: str) -> _Promised:
         promised = self._by_host.pop(host, _Promised())
-        for group in promised.groups:
-            of_group = self._by_group[group]
-            del of_group[host]
-            if not of_group:
-                del self._by_group[group]
+        self._by_group.remove(host, promised)
+        self._not_greeted.remove(host, promised)
         return promised
+
+    @contextlib.contextmanager
+    def greeting(self, host: str) -> Iterator[None]:
+        """Consider a host as about to have a line."""
+        self.greeted[host] += 1
+        self._not_greeted.remove(host, self._by_host.get(host, _Promised()))
+        try:
+            yield
+        finally:
+            _decrease(self.greeted, host)
+            if host not in self.greeted and host in self._by_host:
+                self._not_greeted.add(host, self._by_host[host])
 
     def until(self, host: str) -> float:
         return self._by_host.get(host, _Promised()).until
 
     def shown(self, group: str, now: float) -> bool:
         """Return whether one of them may be showing a group."""
-        return any(until > now for until in self._by_group.get(group, {}).values())
+        return any(until > now for until in self._by_group.of(group).values())
 
-    def showing(self, groups: Iterable[str], now: float, besides: Collection[str]) -> str | None:
-        """Return one of them, besides these, that may be showing one of the groups."""
-        hosts = (pair for group in groups for pair in self._by_group.get(group, {}).items())
-        return next((host for host, until in hosts if until > now and host not in besides), None)
+    def showing(self, groups: Iterable[str], now: float) -> str | None:
+        """Return one of them that has not sent a hello, and may be showing one of the groups; of
+        several the last, so that fewer are asked for in turn if they come in their order."""
+        of_groups = (reversed(self._not_greeted.of(group).items()) for group in groups)
+        return next((host for host, until in chain(*of_groups) if until > now), None)
 
     def groups(self, host: str) -> Collection[str]:
         return self._by_host.get(host, _Promised()).groups
@@ -174,7 +209,7 @@ class _Allowance:
 
     def __init__(self, per_second: Callable[[], int]) -> None:
         self._per_second = per_second
-        self.rate = per_second()  # as it was when it was last exceeded
+        self.rate = SENT_BY_NODE  # or more, as it was when it was last exceeded
         self._left = float(BURST * self.rate)
         self._since = guard.monotonic()
 
@@ -247,7 +282,7 @@ class NodeMember(Member):
         """Yield the changes of its own groups, and of these only its own machines."""
         for change in changes:
             name = change.view.name
-            machines = self._nodes.machines_on(self.host, news.after[name], news)
+            machines = self._nodes.machines_on(self.host, news.after[name])
             if name not in self.sent:
                 if machines:
                     self.sent.add(name)
@@ -304,6 +339,7 @@ class HostNodes:
         self._calls = Calls(upstream, publisher, tasks)
         self._members: dict[str, NodeMember] = {}
         self._absent = _Absent()
+        self._placed_machines = updates.PlacedMachines()
         self._with_moves: dict[str, None] = {}  # groups with machines that are being moved
         # By host: machines that move there, or are answered there because the node of the host that
         # they have moved to is cut off, each with its group.
@@ -317,7 +353,6 @@ class HostNodes:
         self._later: dict[str, int] = {}  # by host: a later commit that its node was told of
         self.known_commit = known_commit  # which the state has lost; 0: it has lost none
         self._greeting: Counter[str] = Counter()  # by host: lines that are not served yet
-        self._greeted: Counter[str] = Counter()  # those that have sent a hello
         self._barred: dict[str, float] = {}  # by host: until when it gets no line
         self.strays = Strays(hosts.platform, host_index, tasks, self._ask_last_poll)
         self._apart.line = self.line
@@ -328,7 +363,7 @@ class HostNodes:
         # Whoever decided before may have given a promise to any node, and have told it of machines
         # that were about to move there.
         until = guard.boottime() + PROMISE
-        self._apart.begin(upstream.now().at)
+        self._apart.begin(upstream.instant().at)
         self._note_moves(store.groups.values())
         self._note_leaving(store.groups.values())
         moving = {group for group, _ in self._moving()}
@@ -339,7 +374,7 @@ class HostNodes:
                 self._absent.add(host.name, _Promised(until, groups))
 
     def now(self) -> Time:
-        return self._upstream.now().at
+        return self._upstream.instant().at
 
     def shown(self, numbers: Iterable[int]) -> Shown:
         return Shown(tuple(numbers), self.now(), self._store.seq)
@@ -366,7 +401,7 @@ class HostNodes:
         sent = SENT_BY_NODE
         for name, moving in groups.items():
             if group := self._store.groups.get(name):
-                machines = moving + len(updates.on_host(group, host))
+                machines = moving + len(self._placed_machines.on_host(group, host))
                 sent += machines * (SENT_BY_MACHINE + SENT_BY_EVENT * len(group.events))
         return sent
 
@@ -389,12 +424,10 @@ class HostNodes:
             if member := self._members.get(host):
                 yield member
 
-    def machines_on(
-        self, host: str, group: Group, news: Announcement | None = None
-    ) -> tuple[Machine, ...]:
+    def machines_on(self, host: str, group: Group) -> tuple[Machine, ...]:
         """Return the machines of a group that are on a host, or move there, or have moved away to
         one that cannot answer them yet."""
-        there = news.on_host(group.name, host) if news else updates.on_host(group, host)
+        there = self._placed_machines.on_host(group, host)
         arriving, leaving = self._arriving.get(host, {}), self._leaving.get(host, {})
         if not arriving and not leaving:
             return there
@@ -461,7 +494,7 @@ class HostNodes:
                         problem = WENT_BACK if self.known_commit else ""
                         problem = problem or self._certificate_problem(host, certificate)
             finally:
-                self._greeting -= Counter((host,))
+                _decrease(self._greeting, host)
             if problem:
                 if self._refused.setdefault(host, LogThrottle()).record():
                     log.warning("a node was refused", host=host, why=problem)
@@ -496,13 +529,11 @@ class HostNodes:
         as it was before. The node could not join earlier, and would hide the groups that have
         changed as soon as it is sent them."""
         groups = {*self._absent.groups(host), *self._host_index.groups_on(host)}
-        self._greeted[host] += 1
-        try:
-            while other := self._absent.showing(groups, guard.boottime(), self._greeted):
-                while other not in self._greeted and guard.boottime() < self._absent.until(other):
+        absent = self._absent
+        with absent.greeting(host):
+            while other := absent.showing(groups, guard.boottime()):
+                while other not in absent.greeted and guard.boottime() < absent.until(other):
                     await guard.pause(JOIN_EVERY)
-        finally:
-            self._greeted -= Counter((host,))
 
     def _certificate_problem(self, host: str, certificate: bytes) -> str:
         return self.enrollments.problem(host, certificate) if certificate else ""
@@ -583,7 +614,7 @@ class HostNodes:
             Welcome(
                 protocol=protocol,
                 version=__version__,
-                rules=self._upstream.now().rules,
+                rules=self._upstream.instant().rules,
                 term=term,
                 commit=self._store.seq,
             )
@@ -607,9 +638,7 @@ class HostNodes:
 
     def _caught_up(self, member: NodeMember) -> None:
         for group in member.behind:
-            self._catching_up[group] -= 1
-            if not self._catching_up[group]:
-                del self._catching_up[group]
+            _decrease(self._catching_up, group)
         member.behind = ()
         member.caught_up.set()
 
@@ -820,6 +849,8 @@ class HostNodes:
                         self.cut(member, problem)
                 case HostRemoved(name=name):
                     self._join_again(name)
+                case GroupForgotten(name=name):
+                    self._placed_machines.forget(name)
         self._note_moves(changed.values())
         self._note_leaving(
             group
@@ -925,6 +956,12 @@ def _behind(member: NodeMember) -> float:
     if not member.unconfirmed:
         return 0.0
     return guard.monotonic() - next(iter(member.unconfirmed)).announced_at
+
+
+def _decrease(counts: Counter[str], key: str) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]
 
 
 def _slices(items: Sequence[T], size: int = SLICE) -> Iterator[Sequence[T]]:

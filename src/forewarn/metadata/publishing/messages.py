@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated, Generic, TypeAlias, TypeVar, cast, get_args
+from functools import cache
+from typing import Annotated, Any, Generic, TypeAlias, TypeVar, cast, get_args
 
 import msgspec
 from msgspec import Meta
@@ -406,6 +407,13 @@ def at_most(limit: int) -> Callable[[int], None]:
 _admit = at_most(MAX_FRAME)
 
 
+@cache
+def _decoder(messages: object) -> tuple[msgspec.msgpack.Decoder[Any], frozenset[str]]:
+    """Return what reads these messages, and their kinds; once for all connections."""
+    kinds = (message.__struct_config__.tag for message in get_args(messages))
+    return msgspec.msgpack.Decoder(messages), frozenset(kinds)
+
+
 class MessageStream(Generic[T]):
     """One end of a connection; T are the messages of the other end."""
 
@@ -413,8 +421,7 @@ class MessageStream(Generic[T]):
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, messages: object
     ) -> None:
         self._reader, self.writer = reader, writer
-        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(messages)
-        self._kinds = {message.__struct_config__.tag for message in get_args(messages)}
+        self._decoder, self._kinds = _decoder(messages)
 
     def send(self, message: msgspec.Struct) -> None:
         """Queue a message. Does nothing if the connection is closed."""
@@ -438,7 +445,7 @@ class MessageStream(Generic[T]):
 
     def _decode(self, data: bytes) -> T:
         try:
-            return self._decoder.decode(data)
+            return cast("T", self._decoder.decode(data))
         except msgspec.ValidationError:
             if _read_kind(data).type in self._kinds:
                 raise

@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from functools import cached_property
 
-from forewarn.core import Group, Machine, view
+from forewarn.core import Group, view
 from forewarn.core.registry import GroupForgotten
 from forewarn.metadata.publishing import updates
 from forewarn.metadata.publishing.messages import Changed, Publication, frame
@@ -72,19 +72,12 @@ class Announcement:
     def __init__(self, changes: Mapping[int, list[Changed]], after: Mapping[str, Group]) -> None:
         self.changes = changes  # by the number of a publication
         self.after = after
-        self._by_host: dict[str, dict[str, tuple[Machine, ...]]] = {}
 
     @cached_property
     def documents_only(self) -> bool:
         """Whether no machines or places have changed."""
         changes = (change for made in self.changes.values() for change in made)
         return all(change.machines is None and change.place is None for change in changes)
-
-    def on_host(self, group: str, host: str) -> tuple[Machine, ...]:
-        """Return the machines of a group that are on a host, as a node needs them."""
-        if group not in self._by_host:
-            self._by_host[group] = updates.by_host(self.after[group])
-        return self._by_host[group].get(host, ())
 
     @cached_property
     def frames(self) -> list[bytes]:

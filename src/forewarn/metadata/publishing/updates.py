@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -12,6 +12,7 @@ from forewarn.metadata.publishing.messages import Changed, News, Publication
 from forewarn.metadata.upstream import GroupNews, group_news
 
 SLICE_MACHINES = 512  # machines in one message about several groups
+LARGE = 64  # machines of a group from which on they are remembered by host
 
 
 def guest_news(group: Group, machines: tuple[Machine, ...] | None = None) -> GroupNews:
@@ -72,17 +73,34 @@ def changed(before: Group | None, after: Group) -> Changed | None:
     return Changed(shown, machines, place)
 
 
-def by_host(group: Group) -> dict[str, tuple[Machine, ...]]:
-    """Return the machines of a group by the host that they are on, as its node needs them."""
+def _by_host(group: Group) -> dict[str, tuple[Machine, ...]]:
+    """Return the machines of a group by the host that they are on."""
     machines: dict[str, list[Machine]] = {}
     for machine in group.machines:
-        machines.setdefault(machine.host, []).append(to_guests(machine))
+        machines.setdefault(machine.host, []).append(machine)
     return {host: tuple(there) for host, there in machines.items()}
 
 
-def on_host(group: Group, host: str) -> tuple[Machine, ...]:
-    """Return the machines of a group that are on a host, as its node needs them."""
-    return tuple(to_guests(machine) for machine in group.machines if machine.host == host)
+class PlacedMachines:
+    """The machines of groups by host. Large groups, which may be on thousands of hosts, are
+    remembered by host, so that each host does not cost a look at all machines."""
+
+    def __init__(self) -> None:
+        # By group: its machines, and the same by host.
+        self._large: dict[str, tuple[tuple[Machine, ...], Mapping[str, tuple[Machine, ...]]]] = {}
+
+    def on_host(self, group: Group, host: str) -> tuple[Machine, ...]:
+        """Return the machines of a group that are on a host, as its node needs them."""
+        if len(group.machines) < LARGE:
+            return tuple([to_guests(m) for m in group.machines if m.host == host])
+        machines, placed = self._large.get(group.name, ((), {}))
+        if machines is not group.machines:
+            placed = _by_host(group)
+            self._large[group.name] = group.machines, placed
+        return tuple(map(to_guests, placed.get(host, ())))
+
+    def forget(self, group: str) -> None:
+        self._large.pop(group, None)
 
 
 def _hosts(group: Group) -> list[str]:

@@ -34,6 +34,7 @@ from forewarn.support.logs import logger
 # Changes because of which an event of any group may be allowed to start, or no longer.
 ANY_GROUP = (HaltPut, HaltReleased, ConfigurationPut, ConfigurationRemoved)
 RETRY_AFTER = 1.0  # seconds of guard time before a Tick that could not be stored is sent again
+READ_SLICE = 256  # groups whose deadlines are read in one iteration of the event loop
 
 log = logger("forewarn")
 
@@ -57,6 +58,7 @@ class Scheduler:
         self._due: dict[str, Time] = {}
         self._heap: list[tuple[Time, str]] = []
         self._alarms: dict[str, tuple[Time, Callable[[], Awaitable[None]]]] = {}
+        self._reached: dict[str, None] = {}  # hosts that were cut off, or have joined, meanwhile
         self._woken = asyncio.Event()
         self._failed = LogThrottle()
         self._unwarned: dict[str, tuple[str, ...]] = {}  # as of the deadlines that were read
@@ -73,6 +75,7 @@ class Scheduler:
         self._due.clear()
         self._heap.clear()
         self._firing = None
+        self._reached.clear()
         self._unwarned = self._host_index.unwarned
         self._read(self._store.groups.values())
         for name, (at, _) in self._alarms.items():
@@ -129,6 +132,7 @@ class Scheduler:
 
     async def _fire(self) -> None:
         while True:
+            await self._read_reached()
             now = self._writer.now()
             names = []
             self._firing = self.next_due()
@@ -176,10 +180,20 @@ class Scheduler:
         return max(seen, heard - self._writer.now().lost) if heard else seen
 
     def _on_reach(self, host: str) -> None:
-        """Read the deadlines again that depend on whether a host can be told."""
-        groups = map(self._store.groups.get, sorted(self._host_index.groups_that_may_be_on(host)))
-        self._read(group for group in groups if group is not None)
+        self._reached[host] = None
         self._wake()
+
+    async def _read_reached(self) -> None:
+        """Read the deadlines again that depend on whether hosts can be told: once for each group,
+        since thousands of hosts that share groups may join at once."""
+        while self._reached:
+            hosts, self._reached = self._reached, {}
+            names = sorted(set().union(*map(self._host_index.groups_that_may_be_on, hosts)))
+            for n in range(0, len(names), READ_SLICE):
+                groups = map(self._store.groups.get, names[n : n + READ_SLICE])
+                self._read(group for group in groups if group is not None)
+                if n + READ_SLICE < len(names):
+                    await guard.pause(0)
 
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         if commit.puts and self._concern_any_group(commit.puts):

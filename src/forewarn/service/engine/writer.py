@@ -112,13 +112,17 @@ class Writer:
     def now(self) -> Now:
         return self._now(self._store.registry)
 
+    def instant(self) -> Now:
+        """Return the time alone, without what decisions look at beside it."""
+        return self._clock.now(self._rules[0])
+
     def now_with(self, halt: Halt) -> Now:
         """Return the time as if only this halt were in effect."""
         hosts = self._host_index.halted_hosts((halt,))
         return msgspec.structs.replace(self.now(), halts=(halt,), halted_hosts=hosts)
 
     def _now(self, registry: Registry) -> Now:
-        now = self._clock.now(self._rules[0])
+        now = self.instant()
         unwarned, reach = self._host_index.unwarned, self._host_index.apart
         strayed = self._host_index.strayed
         held = unwarned or reach.hosts or reach.left or strayed

@@ -852,13 +852,13 @@ def test_a_node_shows_what_it_shows_until_all_others_have_found_control_again(
                 tasks.start(reboot(node, "web_0"), "a change")
                 nodes = node.host_nodes
                 assert nodes is not None
-                await until(lambda: nodes._greeted["h1"] == 1)
+                await until(lambda: nodes._absent.greeted["h1"] == 1)
                 await until(lambda: len(node.store.groups["web"].events) == 1)
                 assert h1.events("web") == []
                 async with host_node(control, "h2") as h2:
                     await joined(h1, h2)
                     await until(lambda: len(h1.events("web") or ()) == 1)
-                    assert not nodes._greeted
+                    assert not nodes._absent.greeted
                     await tasks.end()
 
     play(body)
