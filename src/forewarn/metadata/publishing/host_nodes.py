@@ -263,7 +263,8 @@ class NodeMember(Member):
         self.behind: tuple[str, ...] = ()  # groups that it may be showing as they were before
         self.promised = before.until
         self.heard = guard.boottime()  # when it sent something last
-        self.caught_up = asyncio.Event()  # set when it has confirmed all groups
+        # Done when it has confirmed all groups.
+        self.caught_up = asyncio.get_running_loop().create_future()
 
     def tell(self, news: Announcement) -> None:
         if news.documents_only and self.sent.issuperset(news.after):
@@ -640,7 +641,8 @@ class HostNodes:
         for group in member.behind:
             _decrease(self._catching_up, group)
         member.behind = ()
-        member.caught_up.set()
+        if not member.caught_up.done():
+            member.caught_up.set_result(None)
 
     def _is_connected(self, member: NodeMember) -> bool:
         return self._members.get(member.host) is member
@@ -661,19 +663,11 @@ class HostNodes:
         stream, publisher = member.stream, self._publisher
         try:
             for names in _slices(sorted(member.groups)):
-                groups = [publisher.announced[n] for n in names if n in publisher.announced]
-                parts = tuple(
-                    updates.guest_news(group, machines)
-                    for group in groups
-                    if (machines := self.machines_on(member.host, group))
-                )
-                sent = [part.view.name for part in parts]
-                member.sent.update(sent)
-                stream.send(SnapshotPart(parts, publisher.pending(sent)))
+                self._send_groups(member, names)
                 await stream.drain()
             stream.send(SnapshotEnd(publisher.number))
             async with asyncio.timeout(SNAPSHOT_WITHIN):
-                await member.caught_up.wait()
+                await member.caught_up
             while group := self._behind_elsewhere(member):
                 while self._is_behind(group):
                     await guard.pause(JOIN_EVERY)
@@ -697,6 +691,19 @@ class HostNodes:
         self._apart.joined(member.host, self.now())
         self._forget_leaving()
         log.info("a node answers guests", host=member.host)
+
+    def _send_groups(self, member: NodeMember, names: Iterable[str]) -> None:
+        """Send a node a part of its snapshot, and keep nothing of it: very many may join at once,
+        and wait for each other."""
+        announced = self._publisher.announced
+        parts = tuple(
+            updates.guest_news(announced[name], machines)
+            for name in names
+            if name in announced and (machines := self.machines_on(member.host, announced[name]))
+        )
+        sent = [part.view.name for part in parts]
+        member.sent.update(sent)
+        member.stream.send(SnapshotPart(parts, self._publisher.pending(sent)))
 
     def _behind_elsewhere(self, member: NodeMember) -> str | None:
         """Return one of its groups that another node may be showing as it was before, if any."""

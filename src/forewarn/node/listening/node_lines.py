@@ -107,7 +107,11 @@ class NodeListener:
         if certificate is None:  # which TLS allows only if hosts can be enrolled
             await self._new_hosts.serve(reader, writer, peer[0])
             return
-        host = host_of(writer.get_extra_info("peercert") or {}) if tls else self._host
+        host = self._host
+        if tls:
+            described = writer.get_extra_info("peercert") or {}
+            host = host_of(described)
+            described.clear()  # a kilobyte, which the transport would keep as long as it lives
         if not host:
             log.warning(
                 "a node was refused: its certificate names no host",
