@@ -263,8 +263,7 @@ class NodeMember(Member):
         self.behind: tuple[str, ...] = ()  # groups that it may be showing as they were before
         self.promised = before.until
         self.heard = guard.boottime()  # when it sent something last
-        # Done when it has confirmed all groups.
-        self.caught_up = asyncio.get_running_loop().create_future()
+        self.caught_up = asyncio.Event()  # set when it has confirmed all groups
 
     def tell(self, news: Announcement) -> None:
         if news.documents_only and self.sent.issuperset(news.after):
@@ -641,8 +640,7 @@ class HostNodes:
         for group in member.behind:
             _decrease(self._catching_up, group)
         member.behind = ()
-        if not member.caught_up.done():
-            member.caught_up.set_result(None)
+        member.caught_up.set()
 
     def _is_connected(self, member: NodeMember) -> bool:
         return self._members.get(member.host) is member
@@ -667,7 +665,7 @@ class HostNodes:
                 await stream.drain()
             stream.send(SnapshotEnd(publisher.number))
             async with asyncio.timeout(SNAPSHOT_WITHIN):
-                await member.caught_up
+                await member.caught_up.wait()
             while group := self._behind_elsewhere(member):
                 while self._is_behind(group):
                     await guard.pause(JOIN_EVERY)

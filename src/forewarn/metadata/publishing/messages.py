@@ -48,6 +48,9 @@ EventId: TypeAlias = Annotated[str, Meta(pattern=rf"^{GUID.pattern}\Z")]
 Number: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 _LENGTH = 4
+# Bytes that are encrypted at once: OpenSSL has a buffer for the most that was ever, for as long as
+# a connection lives, and control has very many of them.
+WRITE_AT_ONCE = 2_048
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -429,7 +432,8 @@ class MessageStream(Generic[T]):
 
     def send_frame(self, framed: bytes) -> None:
         if not self.writer.is_closing():
-            self.writer.write(framed)
+            for at in range(0, len(framed), WRITE_AT_ONCE):
+                self.writer.write(framed[at : at + WRITE_AT_ONCE])
 
     async def receive(self, admit: Callable[[int], None] | None = None) -> T:
         """Return the next message. `admit` is called with its length, and raises Misbehaved if it
