@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from forewarn.core import Group, Machine
 from forewarn.core.fleet import Place
@@ -64,3 +65,26 @@ def test_only_the_last_piece_is_marked_as_complete() -> None:
         (p.number, g.view.name) for piece in pieces for p in piece.publications for g in p.groups
     ]
     assert told == [(7, "g0"), (7, "g1"), (8, "g0"), (8, "g1")]
+
+
+def test_machines_of_a_large_group_are_sorted_by_host_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sorted_groups: list[str] = []
+    by_host = updates._by_host
+
+    def note(group: Group) -> dict[str, tuple[Machine, ...]]:
+        sorted_groups.append(group.name)
+        return by_host(group)
+
+    monkeypatch.setattr(updates, "_by_host", note)
+    machines = tuple(Machine(name=f"m{n}", host=f"h{n // 2}") for n in range(2 * updates.LARGE))
+    web, placed = Group(name="web", machines=machines), updates.PlacedMachines()
+    for n in range(updates.LARGE):
+        there = [(m.name, m.host) for m in placed.on_host(web, f"h{n}")]
+        assert there == [(f"m{2 * n}", ""), (f"m{2 * n + 1}", "")]
+    assert sorted_groups == ["web"]
+    fewer = msgspec.structs.replace(web, machines=machines[:-1])
+    assert [m.name for m in placed.on_host(fewer, f"h{updates.LARGE - 1}")] == [machines[-2].name]
+    placed.forget("web")
+    assert placed.on_host(web, "elsewhere") == ()

@@ -52,3 +52,34 @@ def test_a_machine_that_was_not_warned_affects_only_groups_on_its_host(
         run(node.platform.record_move("mail-0", "h2", "ops"))
         assert read == {"web", "db", "mail"}
         assert all(e.started_at for e in run(node.platform.events([e.id for e in planned])))
+
+
+def test_the_deadlines_of_a_group_are_read_once_for_all_hosts_that_join_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[str] = []
+    original = Scheduler._read
+
+    def recording(self: Scheduler, groups: Iterable[Group]) -> None:
+        listed = list(groups)
+        read.extend(group.name for group in listed)
+        original(self, listed)
+
+    hosts = [f"h{n}" for n in range(20)]
+    machines = ", ".join(f"{{name: web_{n}, host: {host}}}" for n, host in enumerate(hosts))
+    fleet = f"""
+hosts: [{", ".join(hosts)}]
+groups:
+  - {{name: web, kind: scale-set, machines: [{machines}]}}
+"""
+    with Service(fleet) as service:
+        node = service._session.node
+        monkeypatch.setattr(Scheduler, "_read", recording)
+
+        async def change() -> None:
+            for host in hosts:
+                node.apart_hosts._changed(host)
+
+        service._session.run(change())
+        service._session.settle()
+        assert read == ["web"]
