@@ -30,6 +30,7 @@ from forewarn.metadata.upstream import LocalUpstream, SilentUpstream
 from forewarn.node.component import Component
 from forewarn.node.config import Address, ArmListener, Config
 from forewarn.node.dev import on_loopback
+from forewarn.node.heap import map_large_blocks
 from forewarn.node.listening.exposure import check_exposure, keep_checking_admin_tokens
 from forewarn.node.listening.machine_sockets import MachinePorts, MachineSockets
 from forewarn.node.listening.node_lines import open_node_listeners
@@ -418,6 +419,7 @@ class Node(Component):
     def _start_publishing(self, tasks: guard.Tasks, known_commit: int) -> None:
         """Publish changes to the nodes on hosts, which answer guests. `known_commit` is one that
         the state has lost, or 0."""
+        map_large_blocks()
         publisher = self.publishing.publisher = Publisher(self.store, self.ledger)
         tasks.start(publisher.run(), "publisher")
         tasks.start(publisher.watch(), "who is late")
