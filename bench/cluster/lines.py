@@ -34,6 +34,7 @@ from forewarn.metadata.publishing.messages import (
     ToNode,
 )
 from forewarn.metadata.publishing.node_upstream import MAX_DIAL_PAUSE, MIN_DIAL_PAUSE, PULSE_EVERY
+from forewarn.node.listening.tls import ResumingContext
 from forewarn.support import guard
 
 HANDSHAKE = 5.0  # seconds, as in a node
@@ -51,7 +52,7 @@ class Line:
     def __init__(self, host: str, certificates: Certificates, port: int) -> None:
         self._host = host
         self._port = port
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context = ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(certificates.authority)
         pair = certificates.of(host)
         context.load_cert_chain(pair.certificate, pair.key)

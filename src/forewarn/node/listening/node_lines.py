@@ -17,7 +17,7 @@ from forewarn.metadata.publishing.node_upstream import Dial
 from forewarn.node.config import Address, Config
 from forewarn.node.listening.socket_activation import adopt
 from forewarn.node.listening.sockets import open_socket
-from forewarn.node.listening.tls import Certificates
+from forewarn.node.listening.tls import Certificates, has_expired
 from forewarn.node.listening.unix_socket import open_unix_socket
 from forewarn.service.access.authority import NODE_URI
 from forewarn.support import guard
@@ -110,8 +110,12 @@ class NodeListener:
         host = self._host
         if tls:
             described = writer.get_extra_info("peercert") or {}
-            host = host_of(described)
+            host, expired = host_of(described), has_expired(described)
             described.clear()  # a kilobyte, which the transport would keep as long as it lives
+            if expired:  # and the session was resumed
+                log.warning("a node was refused: its certificate has expired", peer=peer[0])
+                transport.abort()
+                return
         if not host:
             log.warning(
                 "a node was refused: its certificate names no host",

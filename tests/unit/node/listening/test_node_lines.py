@@ -12,10 +12,20 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from forewarn.metadata.publishing.messages import NODE_PROTOCOLS, NodeHello, frame
+from forewarn.core import Refused
+from forewarn.metadata.publishing.messages import (
+    NODE_PROTOCOLS,
+    BrokenConnection,
+    MessageStream,
+    NodeHello,
+    ToNode,
+    Unwelcome,
+    Welcome,
+    frame,
+)
 from forewarn.node import Node
 from forewarn.node.config import Address, Tls
-from forewarn.node.listening import node_lines
+from forewarn.node.listening import node_lines, tls
 from forewarn.node.listening.certificates import examine
 from forewarn.node.listening.node_lines import host_of, make_tls_dial
 from forewarn.node.listening.tls import Certificates, CertificateUnusable
@@ -57,20 +67,20 @@ def test_the_host_of_a_certificate_is_the_only_one_that_it_names() -> None:
 def test_new_lines_have_the_certificate_that_has_replaced_the_old_one(tmp_path: Path) -> None:
     control = Control(tmp_path)
     assert control.config.nodes is not None
-    tls = control.config.nodes.tls
-    assert tls is not None
+    replaced = control.config.nodes.tls
+    assert replaced is not None
     pair = control.authority.issue("forewarn:node:h1")
 
     async def play() -> None:
         async with control() as node:
             before = await _serial(node, pair, control.authority)
             assert node.node_certificates is not None
-            control.authority.issue("127.0.0.1", into=tls)
+            control.authority.issue("127.0.0.1", into=replaced)
             node.node_certificates.refresh()
             async with asyncio.timeout(PATIENCE):
                 while (after := await _serial(node, pair, control.authority)) == before:
                     pass
-            tls.certificate.write_text("nonsense")
+            replaced.certificate.write_text("nonsense")
             node.node_certificates.refresh()
             assert await _serial(node, pair, control.authority) == after  # the last that works
 
@@ -153,6 +163,77 @@ def test_unknown_callers_at_the_address_for_nodes_get_no_answer(tmp_path: Path) 
             assert not any(host.node for host in node.store.registry.hosts.values())
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize("loops", ["asyncio", "uvloop"])
+def test_a_resumed_session_needs_a_certificate_that_is_still_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loops: str
+) -> None:
+    control = Control(tmp_path)
+    pair = control.authority.issue("forewarn:node:h1", until=datetime(2099, 1, 1, tzinfo=UTC))
+    own = Certificates(pair, control.authority.path, of_client=True)
+
+    async def greeted(node: Node) -> tuple[bool, type | None]:
+        """Return whether a new line resumes the session, and what its hello is answered with."""
+        assert node.nodes_address is not None
+        reader, writer = await make_tls_dial(node.nodes_address, own)()
+        stream: MessageStream[ToNode] = MessageStream(reader, writer, ToNode)
+        stream.send(HELLO)
+        try:
+            answer = type(await stream.receive())
+        except BrokenConnection:
+            answer = None
+        reused = writer.get_extra_info("ssl_object").session_reused
+        stream.cut()
+        return reused, answer
+
+    async def play() -> None:
+        async with control() as node, asyncio.timeout(PATIENCE):
+            assert await greeted(node) == (False, Welcome)
+            assert await greeted(node) == (True, Welcome)
+            control.authority.issue("forewarn:node:h1", into=pair)
+            assert own.reload() == ""
+            assert await greeted(node) == (False, Welcome)  # with the new certificate
+            assert await greeted(node) == (True, Welcome)
+            with monkeypatch.context() as later:
+                later.setattr(node_lines, "has_expired", lambda _: True)
+                assert await greeted(node) == (True, None)
+            assert not isinstance(await node.hosts.revoke("h1", "test"), Refused)
+            assert await greeted(node) == (True, Unwelcome)
+        async with control() as node:
+            assert await greeted(node) == (False, Unwelcome)  # another process, and revoked
+
+    pytest.importorskip(loops).run(play())
+
+
+def test_no_session_is_resumed_with_a_server_whose_certificate_has_expired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = Control(tmp_path)
+    own = Certificates(
+        control.authority.issue("forewarn:node:h1"), control.authority.path, of_client=True
+    )
+
+    async def reused(node: Node) -> bool:
+        assert node.nodes_address is not None
+        reader, writer = await make_tls_dial(node.nodes_address, own)()
+        writer.write(frame(HELLO))
+        await reader.read(1)
+        writer.transport.abort()
+        return bool(writer.get_extra_info("ssl_object").session_reused)
+
+    async def play() -> None:
+        async with control() as node, asyncio.timeout(PATIENCE):
+            assert [await reused(node), await reused(node)] == [False, True]
+            monkeypatch.setattr(tls, "has_expired", lambda _: True)
+            assert not await reused(node)
+
+    asyncio.run(play())
+
+
+def test_a_certificate_has_expired_when_its_time_is_over() -> None:
+    assert tls.has_expired({"notAfter": "Jan  1 00:00:00 2025 GMT"})
+    assert not tls.has_expired({"notAfter": "Jan  1 00:00:00 2120 GMT"})
 
 
 async def _serial(node: Node, pair: Tls, authority: Authority) -> object:
