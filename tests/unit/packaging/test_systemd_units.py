@@ -109,13 +109,14 @@ def test_the_memory_of_the_service_is_what_the_documented_sizing_gives() -> None
     page = (ROOT / "docs/operate/install.md").read_text()
     costs = dict(re.findall(r"^\| `(\w+)` \| ([0-9.]+ [KM]iB) \|", page, flags=re.MULTILINE))
     cost = {name: mebibytes(amount) for name, amount in costs.items()}
-    machines = 100_000
+    machines, nodes = 100_000, 2_000
     needed = (
         *(cost["base"], cost["requests"]),
         machines * cost["machine"],
+        nodes * cost["node"],
         gather(ROOT / "deploy/forewarn.toml").settings.max_connections * cost["connection"],
     )
-    assert f"that is {sum(needed):,.0f} MiB" in page
+    assert f"| {machines:,} | {nodes:,} | {sum(needed):,.0f} MiB |" in page
     assert sum(needed) <= mebibytes(unit("forewarn.service")["Service"]["MemoryHigh"])
 
 

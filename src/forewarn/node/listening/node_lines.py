@@ -30,6 +30,7 @@ ACCEPT_AGAIN = 1.0  # seconds after a node could not be accepted
 
 _POLLRDHUP = getattr(select, "POLLRDHUP", 0)  # the other side has closed; only Linux knows
 
+EXPIRED = "its certificate has expired"
 HUNG_UP = "it has closed the connection; its log says why"
 
 log = logger("forewarn")
@@ -113,7 +114,7 @@ class NodeListener:
             host, expired = host_of(described), has_expired(described)
             described.clear()  # a kilobyte, which the transport would keep as long as it lives
             if expired:  # and the session was resumed
-                log.warning("a node was refused: its certificate has expired", peer=peer[0])
+                log.warning("a node was refused", peer=peer[0], why=f"{host}: {EXPIRED}")
                 transport.abort()
                 return
         if not host:

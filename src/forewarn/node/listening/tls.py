@@ -47,13 +47,18 @@ class ResumingContext(ssl.SSLContext):
         server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
-        last = self._last.get(server_hostname)
-        if last is not None and not has_expired(last.getpeercert() or {}):
-            session = last.session
+        session = session or self._resumable(server_hostname)
         self._last[server_hostname] = super().wrap_bio(
             incoming, outgoing, server_side, server_hostname, session
         )
         return self._last[server_hostname]
+
+    def _resumable(self, server: str | bytes | None) -> ssl.SSLSession | None:
+        last = self._last.get(server)
+        try:
+            return None if last is None or has_expired(last.getpeercert() or {}) else last.session
+        except ValueError:  # its handshake has failed
+            return None
 
 
 def has_expired(certificate: Mapping[str, Any]) -> bool:
