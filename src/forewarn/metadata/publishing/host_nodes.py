@@ -952,6 +952,7 @@ class HostNodes:
 
     def close(self) -> None:
         self._closing = True
+        self._publisher.unhide_all()
         for member in list(self._members.values()):
             member.stream.send(Goodbye())
             member.stream.writer.close()

@@ -220,6 +220,11 @@ class Publisher:
                 if publication in self._hidden and looked - publication.asked_at >= HIDE_WITHIN:
                     self._unhide(publication)
 
+    def unhide_all(self) -> None:
+        """Have members show again what was before, until somebody else publishes what is hidden."""
+        for publication in list(self._hidden):
+            self._unhide(publication)
+
     # What is committed.
 
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:

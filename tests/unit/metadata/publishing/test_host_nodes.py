@@ -790,6 +790,34 @@ def test_polls_that_nodes_report_after_a_start_count_as_warnings_before_it(
     play(body)
 
 
+def test_no_poll_waits_for_control_that_stops_in_good_order_during_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher, "HIDE_WITHIN", PATIENCE)
+    monkeypatch.setattr(node_upstream, "MAX_HOLD", PATIENCE)
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with host_node(control, "h1") as h1, host_node(control, "h2") as h2:
+            async with control() as node:
+                await joined(h1, h2)
+                await h1.upstream.enable("web")
+                await shown(h1, "web")
+                await shown(h2, "web")
+                waiting = asyncio.Event()
+                monkeypatch.setattr(h2.upstream._staged, "hide", lambda _: waiting.wait())
+                raising = asyncio.ensure_future(reboot(node, "web_0"))  # noqa: TID251
+                await until(lambda: h1.events("web") is None)
+            raising.cancel()
+            await shown(h1, "web")
+            waiting.set()
+            async with control() as node:
+                await until(lambda: len(h1.events("web") or ()) == 1)
+                assert h2.events("web") == h1.events("web")
+
+    play(body)
+
+
 def test_control_that_is_started_again_takes_its_nodes_back(tmp_path: Path) -> None:
     control = Control(tmp_path)
 
