@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -88,7 +89,7 @@ def test_the_path_is_found_in_any_letter_case(guest: Caller, path: str) -> None:
         "/metadata/scheduledevent",
         "/metadata/scheduledevents/all",
         "/metadata/attested/document",
-        "/metadata/identity/oauth2/token",
+        "/metadata/identity/oauth2",
         "/latest/meta-data/",
         "/machine?comp=goalstate",
         "/v1/status",
@@ -101,6 +102,15 @@ def test_any_other_path_is_not_found(guest: Caller, path: str) -> None:
     answer = guest.say(request("GET", path, METADATA))
     assert answer.line == "HTTP/1.1 404 Not Found"
     assert answer.body == NOT_FOUND
+    standing(answer)
+
+
+def test_a_machine_has_no_managed_identity(guest: Caller) -> None:
+    """Clients that look for one give up at once, while they repeat a request after a 404."""
+    path = "/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https://example.org"
+    answer = guest.say(request("GET", path, METADATA))
+    assert answer.status == 400
+    assert json.loads(answer.body)["error_description"] == "Identity not found"
     standing(answer)
 
 

@@ -24,6 +24,8 @@ NOT_FOUND = Problem(404, b'{ "error": "Not found" }')
 NO_METADATA_HEADER = Problem(
     400, b'{ "error": "Bad request: . Required metadata header not specified" }'
 )
+# Clients that look for a managed identity ask again for half a minute after a 404.
+NO_IDENTITY = Problem(400, b'{"error":"invalid_request","error_description":"Identity not found"}')
 LEAF_WITHOUT_TEXT = Problem(400, b'{ "error": "Bad request" }')
 FORWARDED = Problem(400, b'{"error":"Bad request. X-Forwarded-For is not allowed"}')
 DUPLICATE_PARAMETER = Problem(

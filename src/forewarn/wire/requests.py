@@ -21,6 +21,7 @@ from forewarn.wire.versions import BY_NAME, VERSIONS, Version
 EVENTS_PATH = "/metadata/scheduledevents"
 
 _EVENTS = EVENTS_PATH.split("/")
+_IDENTITY = ["", "metadata", "identity", "oauth2", "token"]
 
 
 class GetDocument(msgspec.Struct, frozen=True):
@@ -60,8 +61,10 @@ def read_metadata_request(
     base = [element.lower() for element in elements[:3]]
     if base == _EVENTS and len(elements) == 3:
         methods: tuple[str, ...] = ("GET", "POST")
-    elif base == ["", "metadata", "instance"] or (
-        base == ["", "metadata", "versions"] and len(elements) == 3
+    elif (
+        base == ["", "metadata", "instance"]
+        or (base == ["", "metadata", "versions"] and len(elements) == 3)
+        or [element.lower() for element in elements] == _IDENTITY
     ):
         methods = ("GET",)
     else:
@@ -88,6 +91,8 @@ def read_metadata_request(
     match base[2]:
         case "versions":
             return GetVersions()
+        case "identity":
+            return errors.NO_IDENTITY
         case "instance":
             name = parameters.get("api-version", "")
             if name not in INSTANCE_VERSIONS:

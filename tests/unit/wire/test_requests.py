@@ -73,13 +73,24 @@ def test_the_path_is_found_in_any_letter_case(path: str) -> None:
         "/metadata//scheduledevents",
         "/metadata/versions/1",
         "/metadata/instances",
-        "/metadata/identity/oauth2/token",
+        "/metadata/identity",
+        "/metadata/identity/oauth2",
+        "/metadata/identity/oauth2/token/1",
         "*",
         "metadata/scheduledevents",
     ],
 )
 def test_any_other_path_is_not_found(path: str) -> None:
     assert ask(path=path) == errors.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    "path", ["/metadata/identity/oauth2/token", "/METADATA/Identity/OAuth2/token/"]
+)
+def test_a_machine_has_no_managed_identity(path: str) -> None:
+    assert ask(path=path) == errors.NO_IDENTITY
+    assert ask(path=path, headers=()) == errors.NO_METADATA_HEADER
+    assert ask("POST", path) == errors.method_not_allowed("GET")
 
 
 @pytest.mark.parametrize("verb", ["HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "get"])
