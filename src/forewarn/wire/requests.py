@@ -61,12 +61,12 @@ def read_metadata_request(
     base = [element.lower() for element in elements[:3]]
     if base == _EVENTS and len(elements) == 3:
         methods: tuple[str, ...] = ("GET", "POST")
-    elif (
-        base == ["", "metadata", "instance"]
-        or (base == ["", "metadata", "versions"] and len(elements) == 3)
-        or [element.lower() for element in elements] == _IDENTITY
+    elif base == ["", "metadata", "instance"] or (
+        base == ["", "metadata", "versions"] and len(elements) == 3
     ):
         methods = ("GET",)
+    elif [element.lower() for element in elements] == _IDENTITY:
+        return errors.NO_IDENTITY  # also without Metadata: true, as clients probe for it
     else:
         return errors.NOT_FOUND
     if method not in methods:
@@ -91,8 +91,6 @@ def read_metadata_request(
     match base[2]:
         case "versions":
             return GetVersions()
-        case "identity":
-            return errors.NO_IDENTITY
         case "instance":
             name = parameters.get("api-version", "")
             if name not in INSTANCE_VERSIONS:
