@@ -21,6 +21,7 @@ from forewarn.service.rollouts.request import PauseAfter, RolloutRequest
 from forewarn.service.rollouts.rollouts import RolloutReport
 from forewarn.store import base
 from forewarn.store.port import Commit
+from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.support.instants import to_datetime
 from forewarn.testing import Service
 
@@ -68,8 +69,15 @@ class Life:
         self._service = Service(FLEET, state=state, **begins)
 
     def __enter__(self) -> Life:
-        self._service.__enter__()
-        self._service._session.node.store.on_commit(self._on_commit)
+        opened = SqliteStore.open
+
+        async def open_and_listen(store: SqliteStore) -> None:
+            store.on_commit(self._on_commit)  # from the first commit on
+            await opened(store)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(SqliteStore, "open", open_and_listen)
+            self._service.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
