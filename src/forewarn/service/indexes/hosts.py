@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from forewarn.core import Event, Group, Machine, Status, Time
 from forewarn.core.group import replaced
@@ -98,7 +98,12 @@ class HostIndex:
     def without_node(self) -> list[str]:
         """Return the hosts that have machines, and are not expected to have a node."""
         hosts = self._store.registry.hosts.values()
-        return [host.name for host in hosts if not host.node and self.machines_on(host.name)]
+        machines = self._machines_by_host
+        return [
+            host.name
+            for host in hosts
+            if not host.node and any(True for _ in self._living(machines.get(host.name, {})))
+        ]
 
     def disputed_on(self, host: str) -> list[Machine]:
         """Return the machines of which it is disputed whether they are on this host: a fleet file
@@ -108,12 +113,13 @@ class HostIndex:
         return claimed + [machine for machine in self.machines_on(host) if machine.disputed]
 
     def _alive(self, names: Mapping[str, str]) -> list[Machine]:
-        machines = []
-        for name, group in sorted(names.items()):
+        return sorted(self._living(names), key=lambda machine: machine.name)
+
+    def _living(self, names: Mapping[str, str]) -> Iterator[Machine]:
+        for name, group in names.items():
             machine = self._store.groups[group].machine(name)
             if machine is not None and machine.alive:
-                machines.append(machine)
-        return machines
+                yield machine
 
     def events_about(self, host: str) -> list[Event]:
         """Return the events that are planned or under way for a host itself."""
