@@ -34,7 +34,7 @@ def targets(found: Mapping[str, Any]) -> Iterator[Target]:
         yield Target(f"memory of a line, of {many[-1].hosts:,}", 45, lines, unit="KiB")
         idle = _fit(many, lambda one: [one.idle * 100])(FORESEEN)
         name = f"idle control with {FORESEEN:,} nodes, by the fit, of a core"
-        yield Target(name, 100 / 3, [idle], unit="%")
+        yield Target(name, 33, [idle], unit="%")
 
 
 def polls(found: Polls) -> str:
