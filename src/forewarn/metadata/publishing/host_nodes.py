@@ -262,7 +262,6 @@ class NodeMember(Member):
         self.sent: set[str] = set()  # groups that it was sent
         self.behind: tuple[str, ...] = ()  # groups that it may be showing as they were before
         self.promised = before.until
-        self.renewed = 0.0  # when its promise was, on the guard's clock
         self.heard = guard.boottime()  # when it sent something last
         self.caught_up = asyncio.Event()  # set when it has confirmed all groups
 
@@ -455,19 +454,16 @@ class HostNodes:
             self._absent.remove_before(now)
             self.strays.check()
 
-    def _promise(self, *members: NodeMember, after: bytes = b"") -> None:
-        """Renew the promises of nodes, except for those that do not confirm what they are told.
-        `after` is sent to each of them in any case, in one piece with the promise."""
+    def _promise(self, *members: NodeMember) -> None:
+        """Renew the promises of nodes, except for those that do not confirm what they are told."""
         until = guard.boottime() + PROMISE
         if leadership := self._store.leadership:
             until = min(until, leadership.until)
-        framed = after + frame(Promise(until, self.now()))
+        framed = frame(Promise(until, self.now()))
         for member in members:
             if _behind(member) <= RENEW_WITHIN:
-                member.promised, member.renewed = until, guard.monotonic()
+                member.promised = until
                 self.send(member, framed)
-            elif after:
-                self.send(member, after)
 
     # A line.
 
@@ -686,7 +682,8 @@ class HostNodes:
         member.joined = member.serving = True
         pending = publisher.pending(member.groups)
         joined = Joined(tuple(set(pending.values())), self.now(), self._store.seq)
-        self._promise(member, after=frame(joined))
+        self.send(member, frame(joined))
+        self._promise(member)
         self._apart.joined(member.host, self.now())
         self._forget_leaving()
         log.info("a node answers guests", host=member.host)
@@ -726,12 +723,7 @@ class HostNodes:
                 case Kept():
                     self._apart.missed_nothing(member.host)
                 case Ping(sent=sent):
-                    pong = Pong(sent, guard.boottime())
-                    since = guard.monotonic() - member.renewed
-                    if member.joined and since >= PROMISE_EVERY / 2:  # not for every ping
-                        self._promise(member, after=frame(pong))
-                    else:
-                        member.stream.send(pong)
+                    member.stream.send(Pong(sent, guard.boottime()))
                 case Report():
                     report = self._own(member, message)
                     self._calls.record(report)

@@ -30,7 +30,6 @@ from forewarn.metadata.publishing import (
 from forewarn.metadata.publishing.messages import (
     NODE_PROTOCOLS,
     TWO_ROUNDS,
-    Answer,
     BrokenConnection,
     Changed,
     Held,
@@ -39,9 +38,6 @@ from forewarn.metadata.publishing.messages import (
     MessageStream,
     News,
     NodeHello,
-    Ping,
-    Pong,
-    Promise,
     Publication,
     SnapshotEnd,
     ToNode,
@@ -993,40 +989,6 @@ def test_no_machine_is_disturbed_while_a_node_may_show_its_event_as_scheduled(
             line.send(held)
             assert await approving
             await until(lambda: performed == [id])
-            line.cut()
-
-    play(body)
-
-
-def test_a_sign_of_life_renews_the_promise_but_not_each_of_many(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # It is not renewed without one, however long the test takes.
-    monkeypatch.setattr(host_nodes, "PROMISE", 1200.0)
-    monkeypatch.setattr(host_nodes, "PROMISE_EVERY", 1200.0)
-    control = Control(tmp_path)
-
-    async def body() -> None:
-        async with control() as node:
-            line = await sent_everything(control, "h2")
-            line.send(Held(_number(node), whole=True))
-            while not isinstance(await line.receive(), Promise):
-                pass
-
-            async def answers() -> list[type]:
-                """Return what a sign of life is answered with."""
-                line.send(Ping(1.0))
-                line.send(WhoIs(1, "192.0.2.1"))
-                received: list[type] = []
-                while Answer not in received:
-                    received.append(type(await line.receive()))
-                return received
-
-            assert await answers() == [Pong, Answer]
-            assert node.host_nodes is not None
-            node.host_nodes._members["h2"].renewed = float("-inf")  # long ago
-            assert await answers() == [Pong, Promise, Answer]
-            assert await answers() == [Pong, Answer]
             line.cut()
 
     play(body)
