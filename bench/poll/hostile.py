@@ -41,6 +41,8 @@ ATTACKS: Mapping[str, str] = {  # the bytes are in go/load/attack.go
     "churn": "8 connections, a new one for every malformed request; 2,000 a second in all",
     "unread": "30 connections, polls whose answers are never read; 4 MB/s in all",
     "oversized": "30 connections, chunked bodies of 1 MB; 50 MB/s in all",
+    "eager": "32 connections, a poll on each as soon as the last one is answered",
+    "unique": "the same, and no poll is like another",
     "h2c": "30 connections, polls with Upgrade: h2c; 1 MB/s in all",
 }
 SEED = 1  # of the requests that are made up

@@ -52,6 +52,12 @@ SHAPES: Mapping[str, tuple[str, bytes]] = {
     ),
     "ids": ("approvals of short ids", approval(str)),
     "guids": ("approvals of ids that no event has", approval(lambda n: str(uuid.UUID(int=n)))),
+    "numbers": (
+        "numbers with a large exponent",
+        post(b'{"a":[' + filled(b"1e308,", BODY - 10) + b"1]}"),
+    ),
+    "lists": ("empty lists", post(b"[" + filled(b"[],", BODY - 10) + b"1]")),
+    "slashes": ("a path of slashes", get(filled(b"/", ROOM))),
     "tags": ("entity tags", get(headers=b"If-None-Match: " + filled(b'"a",', ROOM) + b"\r\n")),
     "extensions": ("extensions of a chunk", chunked(b"1" + filled(b";a", ROOM) + b"\r\n \r\n")),
 }
@@ -75,7 +81,7 @@ def made_up(seed: int) -> bytes:
     ]
     if chance.random() < 0.5:
         return get(target, b"".join(lines))
-    tokens = (b"[", b"{}", b'{"EventId":""},', b'"\\u0041",', b"1e9,", b'{"a":', b'"a":1,', b" ")
+    tokens = (b"[", b"{}", b'{"EventId":""},', b'"\\u0041",', b"1e308,", b'{"a":', b'"a":1,', b" ")
     filling = filled(chance.choice(tokens), chance.randrange(2, BODY - 100))
     body = chance.choice((b'{"StartRequests":[', b"", b'{"', b"["))
     body += filling + chance.choice((b"", b"]}", b"}"))

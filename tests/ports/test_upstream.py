@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -27,6 +27,7 @@ from forewarn.node import Config, Node
 from forewarn.node.config import Address, LocalLine, NodeLines, Tls
 from forewarn.node.listening.node_lines import make_tls_dial, make_unix_dial
 from forewarn.node.listening.tls import Certificates
+from forewarn.service.access.machine_tokens import MachineToken, MachineTokens
 from forewarn.service.fleet.read import parse
 from forewarn.store import MemoryStore
 from forewarn.store.port import StoreFailed
@@ -47,6 +48,8 @@ groups:
     kind: standalone
     machines: [{name: db_0, address: 127.1.0.3, host: h1}]
 """
+SECRET = b"s" * 32
+ARM = "https://management.azure.com/"
 START = 1_800_000_000 * 1_000_000
 
 
@@ -95,13 +98,16 @@ async def served(tmp_path: Path, kind: str, socket: Path) -> AsyncIterator[Scene
         fleet=parse(FLEET),
         rules=Durations(silence=None),
         virtual=START,
+        identities=SECRET,
         nodes=lines if kind == "node" else None,
         local_node=LocalLine(socket, "h1") if kind == "node on the same host" else None,
     )
     node = Node(config, store=store)
     if kind == "local":
         async with node:
-            yield Scene(node, LocalUpstream(node.guests, store), store)
+            local = LocalUpstream(node.guests, store)
+            local.machine_tokens = MachineTokens(SECRET, node.machine_index)
+            yield Scene(node, local, store)
         return
     tasks = guard.Tasks()
 
@@ -326,5 +332,23 @@ def test_time_is_that_of_the_service(stage: Stage) -> None:
     async def body(scene: Scene) -> None:
         assert scene.upstream.now().at == scene.node.writer.now().at
         assert scene.upstream.now().rules == scene.node.writer.rules
+
+    stage(body)
+
+
+def test_a_machine_gets_a_token_of_its_own_alone(stage: Stage) -> None:
+    async def body(scene: Scene) -> None:
+        assert scene.upstream.issues_tokens
+        tokens = MachineTokens(SECRET, scene.node.machine_index)
+        for machine, group in (("web_0", "web"), ("web_1", "web"), ("db_0", "db")):
+            token = await scene.upstream.token(machine, group, ARM)
+            assert token is not None
+            found = tokens.find(token.text, (ARM,))
+            assert found is not None
+            assert (found.machine, found.limit.groups) == (machine, (group,))
+        other: MachineToken | None = None
+        with suppress(NotDurable):  # a node asks for machines of its own host and group only
+            other = await scene.upstream.token("db_0", "web", ARM)
+        assert other is None
 
     stage(body)

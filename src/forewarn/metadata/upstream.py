@@ -17,6 +17,7 @@ from forewarn.core import Event, Group, GroupView, Machine, Now, Refused, view
 from forewarn.core.fleet import Place
 from forewarn.core.refusal import Reason
 from forewarn.core.time import Time
+from forewarn.service.access.machine_tokens import MachineToken, MachineTokens
 from forewarn.service.indexes.unknown_callers import UnknownCaller
 from forewarn.service.platform.guests import Guests
 from forewarn.store import port
@@ -93,6 +94,16 @@ class Upstream(Protocol):
         None if no such event is listed to the group. Raises NotDurable, or NotPostponed."""
         ...
 
+    @property
+    def issues_tokens(self) -> bool:
+        """Do machines have managed identities?"""
+        ...
+
+    async def token(self, machine: str, group: str, resource: str) -> MachineToken | None:
+        """Return a token of a machine's own for a resource; None if there is none for it. Raises
+        NotDurable."""
+        ...
+
     def record_poll(
         self,
         machine: str,
@@ -120,6 +131,7 @@ class LocalUpstream:
         self._store = store
         self._answer_within = None if store.leadership is None else ANSWER_WITHIN
         self.record_poll = guests.poll_index.polled
+        self.machine_tokens: MachineTokens | None = None  # None: machines have no identities
 
     def attach(self, sink: Callable[[GroupNews], None]) -> None:
         def on_commit(_commit: Commit, changed: Mapping[str, Group]) -> None:
@@ -168,6 +180,15 @@ class LocalUpstream:
             raise NotPostponed(refused.message)
         event = self._guests.listed(group, id)
         return None if event is None else event.not_before
+
+    @property
+    def issues_tokens(self) -> bool:
+        return self.machine_tokens is not None
+
+    async def token(self, machine: str, group: str, resource: str) -> MachineToken | None:
+        if self.machine_tokens is None or self.group_of(machine) != group:
+            return None
+        return self.machine_tokens.issue(machine, resource)
 
     async def _in_time(self, change: Awaitable[T]) -> T:
         """Wait for a change, but not for ever. A commit that is under way is not affected."""

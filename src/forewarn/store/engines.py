@@ -47,6 +47,13 @@ def parse_state(text: str) -> State:
     return text
 
 
+def engine_name(state: State | None) -> str:
+    """Return the name of the engine that keeps a state."""
+    if state is None:
+        return "memory"
+    return "sqlite" if isinstance(state, Path) else POSTGRESQL[0]
+
+
 def scheme(url: str) -> str:
     return url.partition(":")[0].lower()
 

@@ -25,6 +25,11 @@ def monotonic_us() -> int:
     return time.monotonic_ns() // 1_000
 
 
+def processor_us() -> int:
+    """Return the processor time of this thread, which does not pass while others are running."""
+    return time.thread_time_ns() // 1_000
+
+
 def boottime() -> float:
     """Return seconds of a monotonic clock that also counts time in which the computer is suspended,
     where the system has one."""
@@ -67,9 +72,11 @@ class Tasks:
             self._on_error(task.get_name(), error)
 
     async def end(self) -> None:
-        """Cancel the tasks that still run, and wait for them."""
+        """Cancel the tasks that still run, and wait for them. Each of them has begun by then: what
+        one was given, such as a connection, it closes itself."""
         import asyncio
 
+        await asyncio.sleep(0)  # noqa: TID251 - the owner
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

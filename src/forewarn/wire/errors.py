@@ -26,6 +26,15 @@ NO_METADATA_HEADER = Problem(
 )
 # Clients that look for a managed identity ask again for half a minute after a 404.
 NO_IDENTITY = Problem(400, b'{"error":"invalid_request","error_description":"Identity not found"}')
+NO_RESOURCE = Problem(
+    400,
+    b'{"error":"invalid_request","error_description":"Required query variable resource is missing'
+    b' or too long"}',
+)
+NAMED_HOST = Problem(
+    400,
+    b'{"error":"invalid_request","error_description":"Host must be the address of this service"}',
+)
 LEAF_WITHOUT_TEXT = Problem(400, b'{ "error": "Bad request" }')
 FORWARDED = Problem(400, b'{"error":"Bad request. X-Forwarded-For is not allowed"}')
 DUPLICATE_PARAMETER = Problem(

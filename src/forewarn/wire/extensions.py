@@ -13,6 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from forewarn.wire import errors
+from forewarn.wire.bodies import NotJson, read_json
 from forewarn.wire.errors import Problem
 from forewarn.wire.headers import Headers, by_name, parameters_of, parse_tags
 from forewarn.wire.times import parse_iso8601, parse_rfc1123
@@ -93,7 +94,7 @@ class Postponed(msgspec.Struct, frozen=True, rename="pascal"):
 def read_extension_request(
     method: str, path: str, query: bytes, headers: Headers
 ) -> ExtensionRequest | Problem:
-    elements = path.removesuffix("/").split("/")
+    elements = path.removesuffix("/").split("/", len(_READY) + 1)
     base = [element.lower() for element in elements[:4]]
     if base == _WAIT and len(elements) == 4:
         methods: tuple[str, ...] = ("GET",)
@@ -133,13 +134,10 @@ def read_readiness(body: bytes, max_note: int) -> ReadinessReport | Problem:
     """Read the body of a PUT; an empty one means ready. Any Content-Type is accepted."""
     if not body:
         return ReadinessReport()
-    text = body.removeprefix(b"\xef\xbb\xbf")
     try:
-        msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, ValueError):
+        report = _report.decode(read_json(body))
+    except NotJson:
         return errors.NOT_JSON
-    try:
-        report = _report.decode(text)
     except msgspec.ValidationError:
         return errors.BAD_READINESS
     return errors.note_too_long(max_note) if len(report.note) > max_note else report
@@ -148,9 +146,9 @@ def read_readiness(body: bytes, max_note: int) -> ReadinessReport | Problem:
 def read_postponement(body: bytes) -> int | Problem:
     """Read the body of a PUT: the time in it, in seconds since 1970."""
     try:
-        until = _postponement.decode(body.removeprefix(b"\xef\xbb\xbf")).until
+        until = _postponement.decode(read_json(body)).until
         return parse_iso8601(until) if until.endswith("Z") else parse_rfc1123(until)
-    except (msgspec.DecodeError, RecursionError, ValueError):
+    except (NotJson, ValueError):
         return errors.BAD_POSTPONEMENT
 
 

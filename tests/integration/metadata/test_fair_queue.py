@@ -15,10 +15,10 @@ import pytest
 import uvloop
 
 from forewarn.metadata.endpoint.app import READ_SIZE, MetadataApp
-from forewarn.metadata.endpoint.fair_queue import TURN
+from forewarn.metadata.endpoint.fair_queue import SHARE, TURN
 from forewarn.metadata.endpoint.limits import Limits
+from forewarn.metadata.http.exchange import REQUEST_COST
 from forewarn.metadata.http.front import CHUNK
-from forewarn.metadata.http.protocol import REQUEST_COST
 from forewarn.node.listening import serve
 from forewarn.support import guard
 from forewarn.testing import Service
@@ -154,6 +154,32 @@ def test_another_machine_is_served_next_however_much_one_has_sent_ahead(
         assert order.index(other.name) <= 3
         for each in lines:
             assert {each.answer().status for _ in range(20)} == {200}
+
+
+def test_requests_that_take_long_give_turns_to_the_others(
+    service: Service,
+    busy: Guest,
+    other: Guest,
+    served: Served,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, reply = [0], MetadataApp._reply
+    monkeypatch.setattr(guard, "processor_us", lambda: now[0])
+
+    async def slow(app: MetadataApp, scope: Any, receive: Any) -> Any:
+        now[0] += 20 * SHARE if scope["path"] == "/slow" else SHARE
+        return await reply(app, scope, receive)
+
+    monkeypatch.setattr(MetadataApp, "_reply", slow)
+    with on_the_long_way(busy, 10) as lines, on_the_long_way(other, 1) as (line,):
+        served.begun.clear()
+        dear = request("GET", "/slow", METADATA)
+        at_once(service, *((each, dear * 20) for each in lines), (line, GET * 20))
+        assert {line.answer().status for _ in range(20)} == {200}
+        order = [name for _, name in served.begun]
+        for each in lines:
+            assert {each.answer().status for _ in range(20)} == {404}
+    assert order.count(busy.name) < 20, "one connection had more turns than ten"
 
 
 def test_a_machine_s_connections_have_their_turns(

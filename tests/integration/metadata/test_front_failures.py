@@ -14,10 +14,11 @@ from structlog.testing import capture_logs
 
 from forewarn.metadata.endpoint.app import MetadataApp
 from forewarn.metadata.endpoint.limits import Limits
-from forewarn.metadata.http.front import Front
+from forewarn.metadata.http.front import LEARNED_PER_SECOND, Front
 from forewarn.metadata.http.known_polls import ALLOWED, MAX_POLL_BYTES
 from forewarn.metadata.http.request_parser import SLICE, RequestParser
 from forewarn.node.listening import serve
+from forewarn.support import guard
 from forewarn.testing import Service
 from helpers.endpoint import Guest, fleet_of
 from helpers.polls import CHUNKED, GET, ODD, send_poll, until
@@ -75,6 +76,23 @@ def test_a_connection_that_cannot_be_handed_over_is_closed_and_logged(
         until(lambda: bool(lines))
     assert [line["caller"] for line in lines] == ["web0_0"]
     assert service._session.node.endpoint.connections.total == 0
+
+
+def test_a_machine_whose_every_poll_is_different_takes_the_slow_path(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = guard.monotonic()
+    monkeypatch.setattr(guard, "monotonic", lambda: now)
+    front = service._session.node.front
+    assert front is not None
+    handed_over = front.handed_over
+    with Guest(service, "web0_0").line() as line:
+        for n in range(LEARNED_PER_SECOND + 1):
+            assert send_poll(line, GET[:-2] + b"Accept: %d\r\n\r\n" % n).status == 200
+    assert front.handed_over == handed_over + 1
+    with Guest(service, "web1_0").line() as line:
+        assert send_poll(line, GET[:-2] + b"Accept: other\r\n\r\n").status == 200
+    assert front.handed_over == handed_over + 1, "the others do not"
 
 
 def test_a_flood_of_connections_does_not_keep_the_service_from_stopping(service: Service) -> None:

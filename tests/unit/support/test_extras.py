@@ -10,8 +10,10 @@ from helpers.paths import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MODULE_OF = {"python-dateutil": "dateutil", "pyyaml": "yaml"}
-# uvloop is not for every system; the others have messages of their own where they are used.
-NOT_CHECKED = {"uvloop", "time-machine", "pyjwt"}
+# uvloop and tzdata are not for every system; the others have messages of their own where they are
+# used.
+NOT_CHECKED = {"uvloop", "tzdata", "time-machine", "pyjwt"}
+OF_THE_KIT = {"time-machine", "tzdata"}  # what the service needs brings time zones along
 
 
 def requirements(extra: str) -> dict[str, str]:
@@ -29,9 +31,8 @@ def test_an_extra_is_known_by_all_that_it_installs(extra: extras.Extra) -> None:
 
 def test_what_the_service_and_the_test_kit_share_is_required_alike() -> None:
     server, kit = requirements("server"), requirements("test")
-    assert {name: server.get(name) for name in kit if name != "time-machine"} == {
-        name: need for name, need in kit.items() if name != "time-machine"
-    }
+    shared = kit.keys() - OF_THE_KIT
+    assert {name: server.get(name) for name in shared} == {name: kit[name] for name in shared}
 
 
 def test_what_is_missing_is_reported_with_the_command_that_installs_it(

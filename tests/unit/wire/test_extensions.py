@@ -214,6 +214,7 @@ def test_of_several_mistakes_the_first_in_the_order_of_checks_is_answered(first:
         (b'{ "ready": false }', ReadinessReport(False, "")),
         (b'{"note":"drained"}', ReadinessReport(True, "drained")),
         (b'\xef\xbb\xbf{"ready":true,"note":"\xc3\xa4","more":[1]}', ReadinessReport(True, "ä")),
+        (b'{"more":[1e400]}', ReadinessReport(True, "")),
     ],
 )
 def test_a_readiness_report_is_empty_or_an_object(body: bytes, word: ReadinessReport) -> None:

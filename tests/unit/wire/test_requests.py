@@ -13,12 +13,16 @@ from forewarn.wire import errors
 from forewarn.wire.errors import Problem
 from forewarn.wire.headers import MAX_TAGS, parse_tags, tag_matches
 from forewarn.wire.requests import (
+    MAX_RESOURCE,
     GetDocument,
     GetInstance,
+    GetToken,
     GetVersions,
     MetadataRequest,
     PostApproval,
     read_metadata_request,
+    without_token,
+    write_token,
 )
 from forewarn.wire.versions import BY_NAME, NEWEST
 
@@ -87,9 +91,44 @@ def test_any_other_path_is_not_found(path: str) -> None:
 @pytest.mark.parametrize(
     "path", ["/metadata/identity/oauth2/token", "/METADATA/Identity/OAuth2/token/"]
 )
-def test_a_machine_has_no_managed_identity(path: str) -> None:
-    assert ask(path=path) == errors.NO_IDENTITY
-    assert ask(path=path, headers=()) == errors.NO_IDENTITY
+def test_a_token_of_the_machines_identity_is_asked_for(path: str) -> None:
+    query = b"api-version=2018-02-01&resource=https%3A%2F%2Fexample.org"
+    assert ask(path=path, query=query) == GetToken("https://example.org")
+    problems = {
+        errors.method_not_allowed("GET"): ask("POST", path, query),
+        errors.FORWARDED: ask(
+            path=path, query=query, headers=(METADATA, (b"x-forwarded-for", b"192.0.2.1"))
+        ),
+        errors.NO_METADATA_HEADER: ask(path=path, query=query, headers=()),
+        errors.NAMED_HOST: ask(path=path, query=query, headers=(METADATA, (b"host", b"evil.com"))),
+        errors.DUPLICATE_PARAMETER: ask(path=path, query=query + b"&resource=x"),
+        errors.NO_RESOURCE: ask(path=path, query=b"api-version=2018-02-01"),
+        errors.NO_IDENTITY: ask(path=path, query=query + b"&client_id=x"),
+    }
+    for host in (
+        b"169.254.169.254",
+        b"127.0.1.1:8169",
+        b"[fd00::1]:80",
+        b"[fd00::1]",
+        b"LocalHost",
+    ):
+        headers = (METADATA, (b"host", host))
+        assert ask(path=path, query=query, headers=headers) == GetToken("https://example.org")
+    for problem, asked in problems.items():
+        assert isinstance(asked, GetToken)
+        assert asked.problem == problem
+    assert isinstance(asked := ask(path=path, query=b"resource=x"), GetToken)
+    assert asked.problem is not None
+    too_long = ask(path=path, query=query + b"x" * MAX_RESOURCE)
+    assert isinstance(too_long, GetToken)
+    assert too_long.problem == errors.NO_RESOURCE
+
+
+def test_a_recorded_answer_has_no_token_and_its_length() -> None:
+    body = write_token("a.b.c", "https://example.org", "me", 1, 2, 1)
+    shown = without_token(body)
+    assert json.loads(shown) == json.loads(body) | {"access_token": "xxxxx"}
+    assert len(shown) == len(body)
 
 
 @pytest.mark.parametrize("verb", ["HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "get"])

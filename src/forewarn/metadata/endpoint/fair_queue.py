@@ -1,25 +1,28 @@
 """A fair queue for the work on requests that take the slow path.
 
 Each iteration of the event loop does a limited amount of work here, so that ordinary polls are
-answered in between. Callers are served round robin, and the jobs of one caller in order. The cost
-of a job is charged to its caller; one that has used more than its share is passed over until the
-others have used as much. Work is counted, not timed: a unit is about a microsecond.
+answered in between. Callers are served round robin, and the jobs of one caller in order. The
+processor time that a job takes is charged to its caller; one that has used more than its share is
+passed over until the others have used as much.
 """
 
 from __future__ import annotations
 
 import asyncio
+import types
 from collections import deque
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, TypeAlias
 
+from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
-Job: TypeAlias = Callable[[], int]  # returns its cost
+# Returns what is charged in advance for work that others do for it, in microseconds.
+Job: TypeAlias = Callable[[], int]
 
-TURN = 1_000  # units of work in one iteration of the event loop: about a millisecond
-SHARE = 200  # units of work of one caller before it is the next caller's turn
+TURN = 1_000  # microseconds of work in one iteration of the event loop
+SHARE = 200  # microseconds of work of one caller before it is the next caller's turn
 
 log = logger("forewarn")
 
@@ -28,7 +31,7 @@ class FairQueue:
     def __init__(self) -> None:
         self._jobs: dict[str, deque[Job]] = {}
         self._callers: deque[str] = deque()  # who has jobs, in the order of their turns
-        self._debts: dict[str, int] = {}  # of callers whose last turn cost more than their share
+        self._debts: dict[str, int] = {}  # of callers whose work has cost more than their share
         self._scheduled = False
         self._failed = LogThrottle()
 
@@ -45,6 +48,11 @@ class FairQueue:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._turn)
 
+    def charge(self, caller: str, cost: int) -> None:
+        """Charge a caller for work that took longer than its jobs have returned."""
+        if self._scheduled:
+            self._debts[caller] = self._debts.get(caller, 0) + cost
+
     def _turn(self) -> None:
         left = TURN
         while self._callers and left > 0:
@@ -56,14 +64,16 @@ class FairQueue:
             self._debts.clear()
 
     def _serve(self, caller: str) -> int:
-        """Run the next jobs of this caller, and return their cost."""
+        """Run the next jobs of this caller, and return their cost. Passing it over costs a share,
+        so that nobody's debts are paid before the event loop has had as much time for others."""
         jobs = self._jobs[caller]
         debt = self._debts.pop(caller, 0)
-        spent = 0
+        spent = SHARE if debt >= SHARE else 0  # passed over
+        debt -= spent
         while jobs and debt + spent < SHARE:
-            job = jobs.popleft()
+            job, began = jobs.popleft(), guard.processor_us()
             try:
-                spent += max(1, job())
+                spent += max(1, job() + _since(began))
             except Exception as error:  # in one job; the others are not affected
                 spent += SHARE
                 if times := self._failed.record():
@@ -77,3 +87,27 @@ class FairQueue:
         else:
             del self._jobs[caller]
         return max(1, spent)
+
+
+@types.coroutine
+def timed(
+    work: Coroutine[Any, Any, None], charge: Callable[[int], None]
+) -> Generator[Any, Any, None]:
+    """Run a coroutine, and charge the microseconds that each of its steps takes."""
+    step, argument = work.send, None
+    while True:
+        began = guard.processor_us()
+        try:
+            awaited = step(argument)
+        except StopIteration:
+            return
+        finally:
+            charge(_since(began))
+        try:
+            step, argument = work.send, (yield awaited)
+        except BaseException as error:
+            step, argument = work.throw, error
+
+
+def _since(began: int) -> int:
+    return guard.processor_us() - began

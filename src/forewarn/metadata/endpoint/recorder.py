@@ -13,6 +13,7 @@ from forewarn.metadata.endpoint.reply import FAULT, ASGIApp, Receive, Scope, Sen
 from forewarn.metadata.upstream import Upstream
 from forewarn.service.telemetry.event_trace import EventTrace
 from forewarn.support import guard
+from forewarn.wire.requests import asks_for_token, without_token
 
 
 class Recorder:
@@ -74,6 +75,8 @@ class Recorder:
                 del self._unanswered[machine]
             if FAULT in scope:
                 remarks["fault"] = scope[FAULT]
+            if asks_for_token(scope["path"]):
+                response_body[:] = without_token(response_body)
             # It may have become known meanwhile.
             caller = caller or self._callers.find(source[0], server[0])
             self._trace.write(

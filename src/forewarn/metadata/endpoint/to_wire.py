@@ -61,7 +61,7 @@ class Guest(msgspec.Struct, frozen=True):
 def computer_name(machine: Machine, place: Place) -> str:
     """Return a machine's own host name."""
     member = re.fullmatch(re.escape(place.scale_set) + r"_(\d+)", machine.name)
-    if place.scale_set and member and not machine.computer_name:
+    if place.scale_set and member and not machine.computer_name and not place.flexible:
         return host_name_of(place.scale_set, int(member[1]))
     return machine.computer_name or machine.name
 
@@ -76,7 +76,9 @@ def _facts(machine: Machine, group: str, place: Place) -> Facts:
         resource_group=place.resource_group,
         subscription_id=place.subscription,
         scale_set=place.scale_set,
-        placement_group_id=str(uuid.uuid5(uuid.NAMESPACE_OID, group)) if place.scale_set else "",
+        placement_group_id=""
+        if place.flexible or not place.scale_set
+        else str(uuid.uuid5(uuid.NAMESPACE_OID, group)),
         update_domain=machine.update_domain,
         fault_domain=machine.fault_domain,
         spot=machine.spot,

@@ -11,12 +11,14 @@ from collections.abc import MutableMapping
 from http import HTTPStatus
 from typing import Any, Protocol
 
+from forewarn.metadata.endpoint.fair_queue import timed
 from forewarn.metadata.endpoint.reply import CUT, GONE, HALF_CLOSED, Scope
 from forewarn.metadata.http.request_parser import Request
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 from forewarn.wire.errors import NOT_CARRIED_OUT, Problem
 
+REQUEST_COST = 200  # microseconds: as many as most requests take
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
@@ -30,6 +32,8 @@ class Connection(Protocol):
     """What an exchange needs from its connection."""
 
     def proceed(self) -> None: ...
+
+    def charge(self, cost: int) -> None: ...
 
     def has_whole_body(self) -> bool: ...
 
@@ -49,6 +53,8 @@ class Connection(Protocol):
 
 
 class Exchange:
+    """`REQUEST_COST` has been charged for it; what it takes beyond that is charged afterwards."""
+
     def __init__(self, connection: Connection, request: Request, scope: Scope) -> None:
         self._connection = connection
         self._request = request
@@ -58,6 +64,7 @@ class Exchange:
         self.complete = False  # the answer has been written whole
         self.wants_body = False  # the application has asked for it
         self.body_read = 0  # bytes of the body that the application has been given
+        self._left = REQUEST_COST
         self._expects_continue = request.expects_continue
         self._body_delivered = False  # the application has been given the end of the body
         self._started = False
@@ -80,12 +87,18 @@ class Exchange:
 
     async def run(self, app: Any) -> None:
         try:
-            await app(self.scope, self.receive, self.send)
+            await timed(app(self.scope, self.receive, self.send), self._charge)
         except BaseException as error:
             self._fail(error)
         else:
             if not self.complete and not self.disconnected:
                 self._fail(RuntimeError("the application returned without a complete answer"))
+
+    def _charge(self, cost: int) -> None:
+        self._left -= cost
+        if self._left < 0:
+            self._connection.charge(-self._left)
+            self._left = 0
 
     def _fail(self, error: BaseException) -> None:
         if times := _failed.record():

@@ -18,8 +18,14 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from os import read, write
 
-from forewarn.metadata.endpoint.app import LEASE_CHECK, MetadataApp
-from forewarn.metadata.endpoint.limits import OPEN_FILES, ConnectionAdmission, Limits, share_of
+from forewarn.metadata.endpoint.app import LEASE_CHECK, KnownPoll, MetadataApp
+from forewarn.metadata.endpoint.limits import (
+    OPEN_FILES,
+    ConnectionAdmission,
+    Limits,
+    RateLimits,
+    share_of,
+)
 from forewarn.metadata.http.known_polls import ALLOWED, MAX_POLL_BYTES, known, learn
 from forewarn.metadata.http.protocol import (
     DISCARD_BYTES,
@@ -38,7 +44,10 @@ MAX_FINAL_ACCEPTS = 2_048  # connections that are still accepted when the servic
 BATCH = 64  # connections that are served in one iteration of the event loop
 DEFER_ACCEPT = 1  # seconds for which the kernel keeps a connection that sends nothing
 DISCARD_SIZE = 64 * 1024  # bytes that are read at a time from a connection whose input is discarded
-HAND_OVER_COST = 100  # of handing over one connection, in units of the fair queue
+HAND_OVER_COST = 100  # microseconds that it takes to make the transport of a connection
+# New polls of a machine, which are parsed and remembered. A machine that polls with other bytes
+# each time takes the slow path, where it is charged for that.
+LEARNED_PER_SECOND = 10
 HAS_EPOLL = hasattr(select, "epoll")
 log = logger("forewarn")
 # Edge-triggered: each event is reported once, and the input is read to the end. What is left over
@@ -101,6 +110,7 @@ class Front:
         self._connections: dict[int, _Connection] = {}
         self._refused: dict[int, _Refused] = {}
         self._handing_over = 0
+        self._learned = RateLimits(LEARNED_PER_SECOND)
         self._draining = False
         self._failed = LogThrottle()
         self._exhausted = False  # out of file descriptors: accept nothing until the next sweep
@@ -324,7 +334,7 @@ class Front:
         if not data:
             self._drop(connection)
             return
-        known_poll = known(data) or learn(data)
+        known_poll = known(data) or self._learn(connection, data)
         # A poll that closes its connection need not be admitted.
         if not (known_poll and known_poll.close) and not self._admit(connection):
             return
@@ -345,6 +355,10 @@ class Front:
                 self._hand_over(connection, owed=unsent, last=known_poll.close)
         elif not self._owns(connection):
             self._watch(connection)
+
+    def _learn(self, connection: _Connection, data: bytes) -> KnownPoll | None:
+        caller = connection.caller or self._callers.owner(connection.address, connection.source)
+        return learn(data) if self._learned.admit(share_of(caller)) else None
 
     def _admit(self, connection: _Connection, quietly: bool = False) -> bool:
         """Count the connection, if its caller may have one more; else refuse and close it."""

@@ -19,7 +19,7 @@ from typing import Any
 from forewarn.metadata.endpoint.app import READ_SIZE, MetadataApp
 from forewarn.metadata.endpoint.limits import ConnectionAdmission, share_of
 from forewarn.metadata.endpoint.reply import HALF_CLOSED, Scope
-from forewarn.metadata.http.exchange import Exchange
+from forewarn.metadata.http.exchange import REQUEST_COST, Exchange
 from forewarn.metadata.http.request_parser import Malformed, Request, RequestParser
 from forewarn.support import guard
 from forewarn.wire.errors import BUSY, MALFORMED, TOO_MANY_CONNECTIONS, Problem
@@ -33,11 +33,7 @@ REFUSALS = {
     ConnectionAdmission.ALL_FULL: BUSY,
 }
 
-# Costs in the fair queue, in its units.
-STEP_COST = 10  # a turn of a connection
-BYTES_PER_UNIT = 512  # of input that were looked at in it
-CHUNK_COST = 3  # each chunk that was parsed in it
-REQUEST_COST = 200  # a request that is handed to the application
+STEP_COST = 10  # microseconds that it takes to read the input of one turn of a connection
 
 
 class MetadataProtocol(asyncio.BufferedProtocol):
@@ -190,7 +186,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
             self.endpoint.queue.add(self._share, self._turn)
 
     def _turn(self) -> int:
-        """Parse a little, when the fair queue calls. Returns the cost."""
+        """Parse a little, when the fair queue calls. Returns the cost of what others do for it."""
         self._queued = False
         if self.transport.is_closing():
             return STEP_COST
@@ -200,8 +196,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
             else:
                 self.transport.resume_reading()
             return STEP_COST
-        parser, exchange = self._parser, self._exchange
-        chunks, size = parser.chunks, len(self._input)
+        exchange = self._exchange
         if self._may_parse():
             try:
                 self._parse()
@@ -211,10 +206,8 @@ class MetadataProtocol(asyncio.BufferedProtocol):
                 self.transport.abort()
                 raise
         self.proceed()
-        cost = STEP_COST + size // BYTES_PER_UNIT + CHUNK_COST * max(0, parser.chunks - chunks)
-        if self._exchange is not exchange or parser is not self._parser:  # answered, or begun
-            cost += REQUEST_COST
-        return cost
+        begun = self._exchange is not None and self._exchange is not exchange
+        return STEP_COST + REQUEST_COST if begun else STEP_COST
 
     def _may_parse(self) -> bool:
         """Whether buffered input can be parsed now."""
@@ -350,6 +343,9 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         tasks = self._server_state.tasks
         tasks.add(task)
         task.add_done_callback(tasks.discard)
+
+    def charge(self, cost: int) -> None:
+        self.endpoint.queue.charge(self._share, cost)
 
     def has_whole_body(self) -> bool:
         return not self._parser.in_body

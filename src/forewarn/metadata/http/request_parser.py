@@ -25,6 +25,7 @@ _LLHTTP_METHODS = (b"GET", b"POST")  # given to llhttp as they are
 _SUBSTITUTE_METHOD = (
     b"OPTIONS"  # given to llhttp in place of all others, not all of which it accepts
 )
+_MAX_LENGTH_DIGITS = 20  # decimal digits of a body's length: llhttp accepts any number of zeros
 _MAX_SIZE_DIGITS = 16  # hexadecimal digits of a chunk's size
 # What takes long to read in a target. The longest that guests have a use for has a few of each.
 _MAX_PARAMETERS = 64
@@ -189,6 +190,8 @@ class RequestParser:
         if codings and codings[-1].rpartition(b",")[2].strip().lower() != b"chunked":
             raise Malformed  # llhttp does not check this if an upgrade is offered
         lengths = [value for name, value in head.headers if name == b"content-length"]
+        if lengths and len(lengths[0]) > _MAX_LENGTH_DIGITS:
+            raise Malformed
         self._remaining = int(lengths[0]) if lengths else 0
         self.in_body = self._chunked or self._remaining > 0
 

@@ -11,6 +11,7 @@ from forewarn.metadata.publishing.messages import (
     Answer,
     Approve,
     AskPrepared,
+    AskToken,
     Call,
     Enable,
     MessageStream,
@@ -88,6 +89,8 @@ class Calls:
                 except NotPostponed as refused:
                     return Answer(id, refused=str(refused))
                 return Answer(id, not_before=not_before)
+            case AskToken(machine=machine, group=group, resource=resource):
+                return Answer(id, token=await upstream.token(machine, group, resource))
             case AskPrepared(group=group, event=event):
                 return Answer(id, prepared=await upstream.prepared(group, event))
 

@@ -35,6 +35,7 @@ from forewarn.metadata.publishing.messages import (
     Approve,
     AskLastPoll,
     AskPrepared,
+    AskToken,
     BrokenConnection,
     Call,
     Changed,
@@ -617,6 +618,7 @@ class HostNodes:
                 rules=self._upstream.instant().rules,
                 term=term,
                 commit=self._store.seq,
+                tokens=self._upstream.issues_tokens,
             )
         )
         here = [n for n in self._host_index.groups_on(hello.host) if n in self._publisher.announced]
@@ -723,7 +725,7 @@ class HostNodes:
                 case Kept():
                     self._apart.missed_nothing(member.host)
                 case Ping(sent=sent):
-                    member.stream.send(Pong(sent, guard.boottime()))
+                    member.stream.send(Pong(sent, guard.boottime(), self.now()))
                 case Report():
                     report = self._own(member, message)
                     self._calls.record(report)
@@ -737,7 +739,7 @@ class HostNodes:
                     member.allowance.spend(CALL_COST)
                     member.calls += 1
                     self._tasks.start(self._look_for(member, id, address), "looking for a machine")
-                case Enable() | Approve() | Prepare() | AskPrepared() | Postpone():
+                case Enable() | Approve() | Prepare() | AskPrepared() | Postpone() | AskToken():
                     self._take(member, message)
                 case Renew():
                     member.allowance.spend(CALL_COST)
@@ -756,7 +758,7 @@ class HostNodes:
         member.allowance.spend(CALL_COST)
         if isinstance(call, Approve) and not all(map(GUID.fullmatch, call.ids)):
             member.stream.send(Answer(call.id, yes=False))
-        elif not isinstance(call, Approve | Enable) and not GUID.fullmatch(call.event):
+        elif not isinstance(call, Approve | Enable | AskToken) and not GUID.fullmatch(call.event):
             member.stream.send(Answer(call.id))
         elif self._may(member, call):
             self._calls.take(member, call)

@@ -21,6 +21,7 @@ from forewarn.core.events import MAX_READY_NOTE
 from forewarn.core.fleet import MAX_NAME, Place
 from forewarn.core.time import Instant
 from forewarn.metadata.upstream import GroupNews, Prepared
+from forewarn.service.access.machine_tokens import MachineToken
 from forewarn.service.indexes.unknown_callers import (
     MAX_ADDRESS,
     MAX_ADDRESSES,
@@ -39,6 +40,7 @@ MAX_GREETING = 64 * 1024  # bytes of a node's first message
 MAX_VERSION = 64  # characters of a version, of forewarn or of the API
 MAX_COMMIT = 2**53  # far more commits than a state can have
 MAX_IDS = 8_192  # events that one approval names; a body of `max_body` has fewer
+MAX_RESOURCE = 1_024  # characters of a resource; the endpoint accepts fewer
 MAX_HIDDEN = 1_024  # publications of one message
 MOST_ARRIVING = 256  # machines that a hello names; others are asked for again
 
@@ -85,6 +87,7 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag="welcome"):
     rules: Durations
     term: int = 0  # of this control node; 0: there is only one
     commit: int = 0  # the last one of its state; 0: not known
+    tokens: bool = False  # do machines have managed identities? Whoever does not say so answers not
 
 
 class Unwelcome(msgspec.Struct, frozen=True, tag="unwelcome"):
@@ -171,6 +174,7 @@ class Pong(msgspec.Struct, frozen=True, tag="pong"):
 
     sent: float  # as in the Ping
     at: float  # seconds of control's clock, which also runs while its computer is suspended
+    time: Time = 0  # the service's, as in `Promise`; 0: from an earlier version
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer"):
@@ -182,6 +186,7 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     not_before: Time | None = None  # of the event that was postponed
     refused: str = ""  # why it was not postponed
     failed: str = ""  # why it could not be carried out; then nothing took effect
+    token: MachineToken | None = None  # of the machine
 
 
 class Renewed(msgspec.Struct, frozen=True, tag="renewed"):
@@ -253,7 +258,16 @@ class Postpone(msgspec.Struct, frozen=True, tag="postpone"):
     until: Instant
 
 
-Call: TypeAlias = Enable | Approve | Prepare | AskPrepared | Postpone
+class AskToken(msgspec.Struct, frozen=True, tag="ask-token"):
+    """Asks for a token of a machine's own. Sent only to control that issues them."""
+
+    id: Number
+    machine: Name
+    group: Name
+    resource: Annotated[str, Meta(max_length=MAX_RESOURCE)]
+
+
+Call: TypeAlias = Enable | Approve | Prepare | AskPrepared | Postpone | AskToken
 
 
 class WhoIs(msgspec.Struct, frozen=True, tag="who-is"):
@@ -338,6 +352,7 @@ ToControl: TypeAlias = (
     | Prepare
     | AskPrepared
     | Postpone
+    | AskToken
     | WhoIs
     | Ping
     | Kept

@@ -22,7 +22,7 @@ import msgspec
 
 from forewarn import __version__
 from forewarn.core import Durations, Machine, Now, Time
-from forewarn.core.time import MAX_TIME
+from forewarn.core.time import MAX_TIME, SECOND
 from forewarn.metadata.publishing import updates
 from forewarn.metadata.publishing.journal import Journal, JournalFailed, Told
 from forewarn.metadata.publishing.messages import (
@@ -34,6 +34,7 @@ from forewarn.metadata.publishing.messages import (
     Approve,
     AskLastPoll,
     AskPrepared,
+    AskToken,
     BrokenConnection,
     Call,
     Changed,
@@ -76,6 +77,7 @@ from forewarn.metadata.upstream import (
     Prepared,
     TooOften,
 )
+from forewarn.service.access.machine_tokens import MachineToken
 from forewarn.service.engine.clock import Clock, FollowedClock
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
@@ -222,6 +224,13 @@ class NodeUpstream:
         if not GUID.fullmatch(id):
             return None
         return (await self._call(AskPrepared(self._number(), group, id))).prepared
+
+    @property
+    def issues_tokens(self) -> bool:
+        return self._welcome.tokens
+
+    async def token(self, machine: str, group: str, resource: str) -> MachineToken | None:
+        return (await self._call(AskToken(self._number(), machine, group, resource))).token
 
     def unknown_caller(self, address: str) -> None:
         self._poll_report.unknown_callers.record(address, self.now().at)
@@ -539,9 +548,11 @@ class NodeUpstream:
             case SnapshotEnd(number=number):
                 self._staged.end_snapshot()
                 await self._confirm(Held(number, whole=True), stream)
-            case Pong(sent=sent, at=at):
+            case Pong(sent=sent, at=at, time=time):
                 # Control's clock showed `at` not before we sent the ping.
                 self._ahead = sent - at, sent
+                if time:
+                    self._set_time(time, asked=round(sent * SECOND))
             case Promise():
                 self._take_promise(message, stream)
             case Renewed():
@@ -582,9 +593,9 @@ class NodeUpstream:
         self._joined = True
         self._note_apart()
 
-    def _set_time(self, at: Time, *, reset: bool = False) -> None:
+    def _set_time(self, at: Time, *, asked: int | None = None, reset: bool = False) -> None:
         if isinstance(self._clock, FollowedClock):
-            self._clock.follow(at, reset=reset)
+            self._clock.follow(at, asked=asked, reset=reset)
 
     def _note_failure(self, error: Exception) -> None:
         if not isinstance(error, JournalFailed):

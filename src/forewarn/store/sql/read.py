@@ -8,7 +8,7 @@ after the last record of the page before, so that nothing has to be counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -107,8 +107,8 @@ def history_statement(query: HistoryQuery, dialect: str) -> sa.Select[Any]:
     ):
         if value is not None:
             statement = statement.where(column == value)
-    if query.groups is not None:  # as one value: a statement has a limited number of them
-        statement = statement.where(_is_one_of(h.group_name, query.groups, dialect))
+    if query.groups is not None:
+        statement = statement.where(is_one_of(h.group_name, query.groups, dialect))
     if query.what:
         statement = statement.where(h.what.in_([what.value for what in query.what]))
     if query.since is not None:
@@ -126,13 +126,16 @@ def history_statement(query: HistoryQuery, dialect: str) -> sa.Select[Any]:
     return statement.order_by(*order).limit(query.limit)
 
 
-def _is_one_of(
-    column: sa.ColumnElement[Any], names: tuple[str, ...], dialect: str
+def is_one_of(
+    column: sa.ColumnElement[Any], values: Collection[str], dialect: str
 ) -> sa.ColumnElement[bool]:
+    """Return whether a column has one of these values, which are sent as a single one: a statement
+    may have a limited number, and each takes time."""
+    sent = list(values)
     if dialect == "postgresql":
-        return column == sa.func.any(sa.cast(list(names), sa.ARRAY(sa.Text)))
-    values = sa.func.json_each(msgspec.json.encode(names).decode()).table_valued("value")
-    return column.in_(sa.select(values.c.value))
+        return column == sa.func.any(sa.cast(sent, sa.ARRAY(sa.Text)))
+    rows = sa.func.json_each(msgspec.json.encode(sent).decode()).table_valued("value")
+    return column.in_(sa.select(rows.c.value))
 
 
 def history_records(rows: Iterable[Any]) -> Iterator[Record]:

@@ -107,7 +107,8 @@ class SqlStore(BatchingStore):
         await self._run_write(self._save_answer, key, status, answer)
 
     async def ended_events(self, ids: Collection[str]) -> Mapping[str, Event]:
-        query = sa.select(s.events.c.body).where(s.events.c.id.in_(ids), s.events.c.over)
+        among = read.is_one_of(s.events.c.id, ids, self.dialect)
+        query = sa.select(s.events.c.body).where(among, s.events.c.over)
         return {event.id: event for event in await self._events(query)}
 
     async def past_events(

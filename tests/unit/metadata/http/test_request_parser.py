@@ -57,6 +57,17 @@ def test_a_request_is_parsed_however_it_is_split(size: int) -> None:
     )
 
 
+def test_a_length_has_so_many_digits() -> None:
+    for zeros in (19, 20, 5_000):
+        parser = RequestParser()
+        data = POST.replace(b": 5", b": " + b"0" * zeros + b"5")
+        if zeros < 20:
+            assert parser.consume(data, LIMITS) == len(data)
+            continue
+        with pytest.raises(Malformed):
+            parser.consume(data, LIMITS)
+
+
 def test_one_call_consumes_a_bounded_amount() -> None:
     parser = RequestParser()
     head = POST.replace(b"5", b"65536")

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from forewarn.core import EventType, Refused
@@ -22,6 +23,7 @@ from helpers.frozen_node import FrozenNode
 from helpers.host_nodes import Control, HostNode, host_node, until
 from helpers.waiting import LIMIT
 
+ARM = "https://management.azure.com/"
 POLLED = ["web_0", "web", "2020-07-01", 1, [], 1, 1, 1]
 CALLER = {"address": "192.0.2.1", "first": 1, "last": 1, "requests": 1, "host": ""}
 
@@ -37,6 +39,11 @@ def called(**values: object) -> dict[str, Any]:
 
 def approval(**values: object) -> dict[str, Any]:
     return {"type": "approve", "id": 1, "machine": "web_0", "group": "web", "ids": []} | values
+
+
+def token(machine: str, group: str, resource: str = ARM, id: int = 1) -> dict[str, Any]:
+    asked = {"machine": machine, "group": group, "resource": resource}
+    return {"type": "ask-token", "id": id} | asked
 
 
 def guid() -> str:
@@ -109,6 +116,7 @@ def ended(node: Node) -> str:
         approval(machine="m" * 81),
         approval(id=-1),
         {"type": "who-is", "id": 1, "address": "1" * 65},
+        token("web_0", "web", "r" * 1_025),
         {"type": "held", "number": -1},
         {"type": "nobody knows", "values": ["x"] * 500_000},
     ],
@@ -279,5 +287,37 @@ def test_callers_that_a_node_reports_are_in_the_past_and_leave_room_for_others(
             now = node.writer.now().at
             assert all(0 <= caller.first <= caller.last <= now for caller in callers.all())
             assert "198.51.100.1" in {caller.address for caller in callers.all()}
+
+    play(body)
+
+
+def test_a_host_gets_tokens_of_its_own_machines_alone(tmp_path: Path) -> None:
+    control = Control(tmp_path)
+    control.config = msgspec.structs.replace(control.config, identities=b"s" * 32)
+
+    async def body() -> None:
+        async with control(), taken_over(control) as hostile:
+            assert hostile.welcome["tokens"]
+            asked = [("web_0", "web"), ("web_1", "web"), ("db_0", "db"), ("web_1", "db")]
+            for id, (machine, group) in enumerate(asked):
+                await send(hostile, token(machine, group, id=id))
+            await until(lambda: len(hostile.answers) == len(asked))
+            assert [bool(hostile.answers[id]["token"]) for id in range(4)] == [True] + [False] * 3
+            assert [bool(hostile.answers[id]["failed"]) for id in range(4)] == [False] + [True] * 3
+
+    play(body)
+
+
+def test_a_node_knows_after_a_restart_without_control_that_machines_have_identities(
+    tmp_path: Path,
+) -> None:
+    control = Control(tmp_path)
+    control.config = msgspec.structs.replace(control.config, identities=b"s" * 32)
+
+    async def body() -> None:
+        async with control(), host_node(control, "h1") as h1:
+            await h1.upstream.synchronized.wait()
+        async with host_node(control, "h1") as h1:
+            assert h1.upstream.issues_tokens
 
     play(body)
