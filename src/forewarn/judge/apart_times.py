@@ -2,28 +2,30 @@
 `joined` say.
 
 A node stands on a host, so a machine that has come to another host, or is no longer in the fleet,
-is not apart any more.
+is not apart any more. In a gap of its recording, a node may be apart.
 """
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .records import ApartLine, Exchange, FleetLine, Placement, Trace, WithoutNode
+from .records import ApartLine, Exchange, FleetLine, Gap, Placement, Trace, WithoutNode
 
-_Line = FleetLine | Placement | ApartLine | WithoutNode
+_Line = FleetLine | Placement | ApartLine | WithoutNode | Gap
 _Position = tuple[float, int]  # a time, and the line among those of the same time
 
 
 @dataclass(frozen=True, slots=True)
 class ApartTime:
     """A time in which a machine is apart. If that is not `certain`, it may have another node, or
-    control need not wait for this one."""
+    control need not wait for this one. In a gap it is not `known` whether the node is apart."""
 
     first: _Position
     last: _Position
     host: str | None
     certain: bool
+    known: bool = True
 
     @property
     def begin(self) -> float:
@@ -56,13 +58,16 @@ class ApartTimes:
             elsewhere = None not in (exchange.host, time.host) and exchange.host != time.host
             if elsewhere or self._before(exchange, time.first) or self._after(exchange, time.last):
                 continue
+            if not time.known and exchange.t + self._clock_error <= time.begin:
+                continue  # the last line before the gap
             return time
         return None
 
     def within(self, exchange: Exchange, time: ApartTime) -> bool:
         """Return whether the exchange was certainly begun and answered in that time."""
         return (
-            (time.certain or (exchange.host is not None and exchange.host == time.host))
+            time.known
+            and (time.certain or (exchange.host is not None and exchange.host == time.host))
             and self._after(exchange, time.first)
             and self._before(exchange, time.last)
         )
@@ -86,14 +91,19 @@ class _Reader:
 
     def __init__(self) -> None:
         self._times: dict[str, list[ApartTime]] = {}
-        self._open: dict[str, dict[str | None, tuple[_Position, bool]]] = {}
+        # By machine and host: since when, whether that is certain, and whether it is known.
+        self._open: dict[str, dict[str | None, tuple[_Position, bool, bool]]] = {}
         self._hosts: dict[str, tuple[str, ...]] = {}
+        self._in_gap: set[str] = set()  # hosts
 
     def read(self, trace: Trace) -> dict[str, list[ApartTime]]:
-        if not trace.apart:
+        gaps = [gap for gap in trace.gaps if gap.host is not None]
+        if not trace.apart and not gaps:
             return {}
         lines: list[_Line]
         lines = [*trace.fleets, *trace.placements, *trace.apart, *trace.without_node]
+        for gap in gaps:
+            lines += [gap, Gap(gap.unknown_until, gap.unknown_until, gap.host)]
         for line in sorted(lines, key=_position):
             at = _position(line)
             match line:
@@ -106,10 +116,13 @@ class _Reader:
                     for name, hosts in line.hosts.items():
                         self._place(name, hosts, at)
                 case WithoutNode():
+                    known = line.host not in self._in_gap
                     for name, spells in list(self._open.items()):
                         if line.host in spells:
                             self._close(name, at, line.host)
-                            self._open.setdefault(name, {})[line.host] = at, False
+                            self._open.setdefault(name, {})[line.host] = at, False, known
+                case Gap():
+                    self._read_gap(line, at)
                 case ApartLine():
                     for name in line.machines:
                         if line.joined:
@@ -125,14 +138,29 @@ class _Reader:
     def _begin(self, name: str, host: str | None, at: _Position) -> None:
         hosts = self._hosts.get(name, ())
         if host is None or not hosts or host in hosts:  # a node that is apart may think otherwise
-            certain = host is None or hosts in ((), (host,))
-            self._open.setdefault(name, {}).setdefault(host, (at, certain))
+            known = host not in self._in_gap
+            certain = known and (host is None or hosts in ((), (host,)))
+            self._open.setdefault(name, {}).setdefault(host, (at, certain, known))
+
+    def _read_gap(self, gap: Gap, at: _Position) -> None:
+        """Read the beginning of a gap of a node, or its end, at which it has no length."""
+        assert gap.host is not None
+        there = {name for name, hosts in self._hosts.items() if gap.host in hosts}
+        there |= {name for name, spells in self._open.items() if gap.host in spells}
+        for name in there:
+            self._close(name, at, gap.host)
+        if gap.t == gap.until:
+            self._in_gap.discard(gap.host)
+            return
+        self._in_gap.add(gap.host)
+        for name in there:
+            self._begin(name, gap.host, at)
 
     def _place(self, name: str, hosts: tuple[str, ...], at: _Position) -> None:
         if self._hosts.get(name) == hosts:
             return
         self._hosts[name] = hosts
-        for host in list(self._open.get(name, ())):
+        for host in {*self._open.get(name, ()), *self._in_gap.intersection(hosts)}:
             if host is not None:
                 self._close(name, at, host)
                 self._begin(name, host, at)
@@ -142,11 +170,14 @@ class _Reader:
         spells = self._open.get(name, {})
         for of_host in list(spells):
             if host is None or of_host in (None, host):
-                begin, certain = spells.pop(of_host)
-                self._times.setdefault(name, []).append(ApartTime(begin, at, of_host, certain))
+                begin, certain, known = spells.pop(of_host)
+                time = ApartTime(begin, at, of_host, certain, known)
+                self._times.setdefault(name, []).append(time)
         if not spells:
             self._open.pop(name, None)
 
 
 def _position(line: _Line) -> _Position:
+    if isinstance(line, Gap) and line.t < line.until:
+        return line.t, sys.maxsize  # after the last line before it
     return line.position if isinstance(line, ApartLine) else (line.t, -1)

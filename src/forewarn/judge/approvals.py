@@ -15,6 +15,7 @@ from .document import Document, Event
 from .facts import Facts
 from .findings import Findings
 from .fleet import RECORD_SLACK, Caller, Fleets
+from .gaps import Gaps
 from .joints import JointProgress
 from .order import TOLERANCE, Order, Period, Sighting
 from .records import Exchange, Trace
@@ -39,19 +40,47 @@ class EarliestApprovals:
     An approval without a response may have arrived, and so may one that could not be read.
     """
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, gaps: Gaps) -> None:
         self._clock_error = trace.clock_error
+        self._definite = trace.definite
+        self._stops = (*trace.downs, *(gap.t for gap in trace.gaps))  # killed, it may have stopped
+        self._gaps = gaps
         self._uncertain_from = trace.approvals_uncertain_from
+        self._recorded = trace.recorded
         self._approved: dict[str, float] = {}  # the earliest possible time, by event
+        self._by_failure: set[str] = set()  # approved by a request that has failed
         slack = 0.0 if trace.complete else RECORD_SLACK
         for approval in trace.approvals:
             self._may_approve(approval.event, approval.t - slack)
 
     def add(self, exchange: Exchange, request: Request) -> None:
         """Add a POST, whatever its answer was: a fault may hide that it took effect."""
-        if exchange.status in _EFFECTIVE or exchange.fault:
+        if exchange.fault or (exchange.status in _EFFECTIVE and not self._failed(exchange)):
             for id in request.mentions:
                 self._may_approve(id, exchange.asked)
+        elif exchange.status == 500:
+            self._by_failure.update(id for id in request.mentions if self._caused(exchange, id))
+
+    def _caused(self, exchange: Exchange, id: str) -> bool:
+        """Return whether the service says that the event was approved by just this request."""
+        event = self._recorded.get(id)
+        return (
+            event is not None
+            and event.approved is not None
+            and exchange.machine is not None
+            and event.approved_by == exchange.machine
+            and exchange.asked - TOLERANCE <= event.approved <= exchange.t + TOLERANCE
+        )
+
+    def _failed(self, exchange: Exchange) -> bool:
+        """Return whether a 500 means that nothing has happened: it comes from the process that has
+        the store, which is not being stopped."""
+        return (
+            exchange.status == 500
+            and self._definite
+            and exchange.host is None
+            and not any(exchange.asked <= t <= exchange.t + RECORD_SLACK for t in self._stops)
+        )
 
     def _may_approve(self, id: str, t: float) -> None:
         self._approved[id] = min(t, self._approved.get(id, math.inf))
@@ -62,7 +91,11 @@ class EarliestApprovals:
 
     def certainly_unapproved(self, id: str, t: float) -> bool:
         """Return whether the event cannot have been approved by then."""
-        return t + self._clock_error < min(self._approved.get(id, math.inf), self._uncertain_from)
+        return t + self._clock_error < min(
+            self._approved.get(id, math.inf),
+            math.inf if id in self._by_failure else self._gaps.hidden_approval(id),
+            self._uncertain_from,
+        )
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -5,6 +5,7 @@ starts and impacts. The rules are in the other modules.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from .answer import Answers, header
@@ -19,18 +20,20 @@ from .facts import Facts
 from .failed_polls import judge_failed
 from .findings import Findings, Judgement
 from .fleet import Caller, Fleets
+from .gaps import Gaps
 from .held_starts import HeldStarts
 from .host_maintenance import HostMaintenance
 from .impacts import Timing
-from .incarnation import judge_complete, judge_unchanged
+from .incarnation import judge_complete, judge_idle, judge_unchanged
 from .joints import JointProgress, Joints
 from .order import Order, Periods, Sighting
 from .pauses import Pauses
+from .recording_file import read_files
 from .records import Exchange, Pairs, Trace
 from .request import Request, plain_tag, read_request
 from .sightings import Sightings
 from .standing_holds import StandingHolds
-from .trace import read_lines, read_trace
+from .trace import read_trace
 from .unannounced import UnannouncedEvents, judge_shown
 from .windows import Windows
 
@@ -45,7 +48,7 @@ def judge(records: Iterable[Mapping[str, object]]) -> Judgement:
 
 def judge_files(paths: Sequence[Path]) -> Judgement:
     """Judge JSON Lines files, merged by time; lines that cannot be read are counted."""
-    return _TraceJudge(read_trace(read_lines(paths))).judge()
+    return _TraceJudge(read_trace(read_files(paths))).judge()
 
 
 class _TraceJudge:
@@ -54,21 +57,26 @@ class _TraceJudge:
         self._findings = Findings()
         self._fleets = Fleets(trace)
         self._order = Order(trace)
+        self._gaps = Gaps(trace)
         self._apart = ApartTimes(trace)
         self._requests: dict[tuple[str, str, Pairs, bytes], Request] = {}
         self._documents: dict[tuple[bytes, Version], Document] = {}
         self._tagged: dict[tuple[str, Version, str], Document | None] = {}
 
     def judge(self) -> Judgement:
-        trace, findings = self._trace, self._findings
-        approvals = EarliestApprovals(trace)
+        trace, gaps, findings = self._trace, self._gaps, self._findings
+        approvals = EarliestApprovals(trace, gaps)
         joints, windows, unannounced = Joints(trace), Windows(trace), UnannouncedEvents(trace)
         sightings = Sightings()
         couplings = Couplings(trace, self._order, approvals, findings)
-        answers = Answers(findings, trace.complete)
+        answers = Answers(findings, trace)
         posts, reads, unclear = self._judge_answers(answers, approvals)
+        hidden = gaps.hidden_disables([(read[0], read[2], read[3]) for read in reads if read[3]])
+        if hidden:
+            disabled = sorted((*trace.disabled, *hidden), key=lambda line: line.t)
+            trace = self._trace = replace(trace, disabled=tuple(disabled))
         documents_seen = self._sightings(reads)
-        facts = Facts(self._fleets, findings, trace.postponed)
+        facts = Facts(self._fleets, gaps, findings, trace.postponed)
         for sighting in documents_seen:
             facts.add(sighting)
             sightings.add(sighting)
@@ -79,28 +87,29 @@ class _TraceJudge:
         standing = StandingHolds(trace, facts, self._apart)
         holds = Holds(JointProgress(joints), windows, unannounced, standing)
         course = EventCourse(
-            trace, self._order, self._fleets, facts, holds, approvals, sightings, findings
+            trace, self._order, gaps, self._fleets, facts, holds, approvals, sightings, findings
         )
         located = [sighting for sighting in documents_seen if sighting.caller.key is not None]
         posts_located = [post for post in posts if post.caller.key is not None]
         course.walk([*located, *(post for post in posts_located if not post.certainly_apart)])
-        judge_failed(answers, located, trace, self._order, self._apart)
+        judge_failed(answers, located, trace, self._order, self._apart, self._fleets)
         ApartMachines(trace, self._apart, self._order, findings).judge(located, posts_located)
         located = [sighting for sighting in located if not sighting.apart]
         judge_complete(trace, located, unclear, self._order, facts, findings)
-        judge_unchanged(trace, located, findings)
+        judge_unchanged(trace, gaps, located, findings)
+        judge_idle(trace, gaps, located, self._order, findings)
         gapless = trace.gapless
         for post in posts:
             judge_accepted(post, facts, self._fleets, unannounced, gapless, findings)
         pauses = Pauses(trace)
-        timing = Timing(trace, approvals, pauses, joints, findings)
+        timing = Timing(trace, gaps, approvals, pauses, joints, findings)
         timing.judge(trace.impacts, sightings, facts, course.delisted())
         host_maintenance = HostMaintenance(trace, self._order, approvals, pauses, findings)
         host_maintenance.judge(joints, sightings, trace.impacts, facts)
         couplings.judge(trace.impacts)
         windows.judge(sightings, trace.impacts, findings)
-        HeldStarts(trace, standing, approvals, sightings, facts, findings).judge()
-        judge_shown(unannounced, facts, findings)
+        HeldStarts(trace, gaps, standing, approvals, sightings, facts, findings).judge()
+        judge_shown(trace, unannounced, facts, findings)
         return Judgement(
             findings.all(),
             exchanges=len(trace.exchanges),
@@ -113,7 +122,7 @@ class _TraceJudge:
                 }
             ),
             impacts=len(trace.impacts),
-            unreadable=trace.unreadable,
+            unreadable=trace.unreadable + trace.torn,
         )
 
     def _judge_answers(

@@ -14,6 +14,7 @@ from .document import Document, Event
 from .facts import Facts
 from .findings import Findings
 from .fleet import RECORD_SLACK
+from .gaps import Gaps
 from .notice import Notices
 from .order import TOLERANCE, Order, Sighting
 from .records import Trace
@@ -29,6 +30,7 @@ class Evidence:
 
     trace: Trace
     order: Order
+    gaps: Gaps
     approvals: EarliestApprovals
     sightings: Sightings
     facts: Facts
@@ -42,6 +44,7 @@ class Disappearances:
     ) -> None:
         self._trace = evidence.trace
         self._order = evidence.order
+        self._gaps = evidence.gaps
         self._approvals = evidence.approvals
         self._sightings = evidence.sightings
         self._facts = evidence.facts
@@ -108,6 +111,7 @@ class Disappearances:
             and id not in self._sightings.started
             and id not in self._renamed
             and "withdraw" not in self._moves(id)
+            and not self._gaps.hide(last.exchange.asked, sighting.exchange.t)
         )
 
     # The same event under another id.

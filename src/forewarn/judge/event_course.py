@@ -14,6 +14,7 @@ from .document import Document, Event
 from .facts import Facts
 from .findings import Findings
 from .fleet import Fleets
+from .gaps import Gaps
 from .incarnation import Incarnations
 from .joints import JointProgress
 from .notice import Notices
@@ -27,6 +28,7 @@ class EventCourse:
         self,
         trace: Trace,
         order: Order,
+        gaps: Gaps,
         fleets: Fleets,
         facts: Facts,
         holds: Holds,
@@ -36,6 +38,7 @@ class EventCourse:
     ) -> None:
         self._holds = holds
         self._trace = trace
+        self._gaps = gaps
         self._order = order
         self._fleets = fleets
         self._facts = facts
@@ -75,12 +78,9 @@ class EventCourse:
             waits = WaitingEvents(
                 self._trace, self._order, self._fleets, self._facts, self._holds, self._findings
             )
-            evidence = Evidence(
-                self._trace, self._order, self._approvals, self._sightings, self._facts
-            )
-            notices = Notices(
-                self._trace, self._order, self._approvals, self._sightings, self._findings
-            )
+            known = self._trace, self._order, self._gaps, self._approvals, self._sightings
+            evidence = Evidence(*known, self._facts)
+            notices = Notices(*known, self._findings)
             disappearances = Disappearances(evidence, notices, waits, self._findings)
             joint_progress = self._holds.joint_progress
             group = self._groups[key] = _GroupCourse(

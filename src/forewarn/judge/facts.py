@@ -12,6 +12,7 @@ from .dialect import ALWAYS_ANNOUNCED, USER_TYPES, WAITING_TYPES
 from .document import Document, Event
 from .findings import Findings
 from .fleet import Fleets, machine_names
+from .gaps import Gaps
 from .order import Sighting
 
 _NAMES = {
@@ -49,8 +50,13 @@ class EventFacts:
 
 class Facts:
     def __init__(
-        self, fleets: Fleets, findings: Findings, postponed: Mapping[str, frozenset[int]]
+        self,
+        fleets: Fleets,
+        gaps: Gaps,
+        findings: Findings,
+        postponed: Mapping[str, frozenset[int]],
     ) -> None:
+        self._gaps = gaps
         self._postponed = postponed
         self._fleets = fleets
         self._findings = findings
@@ -88,7 +94,7 @@ class Facts:
             if value is None:
                 continue
             first = event_facts.facts.setdefault(name, value)
-            if name == "not_before" and max(first, value) in self._postponed.get(event.id, ()):
+            if name == "not_before" and self._postponed_to(max(first, value), event.id, sighting):
                 event_facts.facts[name] = max(first, value)
             elif first != value:
                 message = f"{title} was {first!r} and is {value!r}."
@@ -116,6 +122,12 @@ class Facts:
             message = f"Resources were {_list(first_resources)} and are {_list(resources)}."
             self._findings.add_seen("changed-facts", message, sighting, event.id)
 
+    def _postponed_to(self, not_before: int, id: str, sighting: Sighting) -> bool:
+        exchange = sighting.exchange
+        return not_before in self._postponed.get(id, ()) or self._gaps.hide(
+            exchange.asked, exchange.t
+        )
+
     def _check_groups(
         self, event: Event, event_facts: EventFacts, group: str, sighting: Sighting
     ) -> None:
@@ -140,7 +152,7 @@ class Facts:
                 self._findings.add_seen("leak-resource", message, sighting, event.id)
         domains = self._fleets.domain(names)
         if domains is not None and len(domains) > 1:
-            message = f"{_list(names)} are in {len(domains)} update domains."
+            message = f"{_list(names)} are in {len(domains)} domains."
             self._findings.add_seen("domain-split", message, sighting, event.id)
 
     def _check_names(self, event: Event, sighting: Sighting) -> None:
@@ -178,6 +190,8 @@ class Facts:
             return event.type in WAITING_TYPES and announced and event.id not in sudden
 
         for first, second, sighting in self._started_pairs.started_together():
+            if any(map(self._gaps.may_hide_event, (first.id, second.id))):
+                continue  # one may have started without notice
             for late, early in ((first, second), (second, first)):
                 if self._started_pairs.waited(late, early):
                     if late.type in WAITING_TYPES:
@@ -209,7 +223,7 @@ class Facts:
         )
         if late_domains is not None and early_domains is not None and late_domains != early_domains:
             prefix = "It started while" if known_order else "It is Started while"
-            message = f"{prefix} {early.id} was Started in another update domain."
+            message = f"{prefix} {early.id} was Started in another domain."
             self._findings.add_seen("domain-overlap", message, sighting, late.id)
 
     def _by_platform(self, event: Event) -> bool:

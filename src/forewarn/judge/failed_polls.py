@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from .answer import Answers
 from .apart_times import ApartTimes
-from .fleet import RECORD_SLACK, Caller
+from .fleet import RECORD_SLACK, Caller, Fleets
 from .order import DISABLED_AFTER, Order, Sighting
 from .records import Exchange, Trace
 
@@ -19,6 +19,7 @@ def judge_failed(
     trace: Trace,
     order: Order,
     apart: ApartTimes,
+    fleets: Fleets,
 ) -> None:
     """Report failed polls of groups that were certainly enabled."""
     polls_by_group: dict[str | None, list[Sighting]] = {}
@@ -26,7 +27,9 @@ def judge_failed(
         for sighting in sightings:
             polls_by_group.setdefault(sighting.caller.key, []).append(sighting)
     for exchange, caller in answers.failed:
-        if _interrupted(exchange, trace):
+        # A node has nothing to show to a machine that is being moved to another host.
+        moving = caller.machine is not None and not fleets.is_there(caller.machine, exchange)
+        if moving or _interrupted(exchange, trace):
             continue
         # A node that is apart does not know what became of the group meanwhile.
         alone = apart.touched(exchange, caller.machine) is not None

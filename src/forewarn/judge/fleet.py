@@ -4,6 +4,7 @@ A fleet line takes effect at about its time, not to the microsecond, so an excha
 change is judged only if the fleets before and after agree.
 """
 
+import math
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ class Fleets:
         self._lines = trace.fleets
         self._times = [line.t for line in trace.fleets]
         self._slack = (0.0 if trace.complete else RECORD_SLACK) + trace.clock_error
+        self._gaps = [gap for gap in trace.gaps if gap.host is None]
         self._callers: dict[tuple[object, ...], Caller] = {}
         self._by_address = [_addresses(line.machines) for line in self._lines]
         self._addressed = [
@@ -48,6 +50,7 @@ class Fleets:
             for line in self._lines
         ]
         self._whereabouts = _whereabouts(trace)
+        self._hosts = all_hosts(trace)
         self._has_moved = {  # addresses of machines that were moved
             address
             for by_address in self._by_address
@@ -63,18 +66,33 @@ class Fleets:
                     self.moved.add(name)
 
     def caller(self, exchange: Exchange) -> Caller:
-        first = bisect_right(self._times, exchange.asked - self._slack) - 1
-        last = bisect_right(self._times, exchange.t + self._slack) - 1
-        # Before the first line nothing is known; the first fleet may have held already.
-        early = bisect_right(self._times, exchange.asked) == 0
+        since, until = self._around(exchange)
+        lines = self._lines_in(since, until)
+        # Before the first line nothing is known; the first fleet may have held already. So may the
+        # last one in a gap that does not end.
+        early = bisect_right(self._times, exchange.asked) == 0 or until == math.inf
         host = next((value for name, value in exchange.headers if name == "host"), "")
-        key = (exchange.machine, exchange.source, exchange.host, host, max(first, 0), last, early)
+        key = (exchange.machine, exchange.source, exchange.host, host, lines, early)
         caller = self._callers.get(key)
         if caller is None:
-            caller = self._resolve(exchange, host, range(max(first, 0), last + 1), early)
+            caller = self._resolve(exchange, host, lines, early)
             if exchange.machine is not None or exchange.source not in self._has_moved:
                 self._callers[key] = caller
         return caller
+
+    def _around(self, exchange: Exchange) -> tuple[float, float]:
+        """Return the time whose lines may be about the fleet at the exchange: around it, and to the
+        end of a gap that it is in, where the fleet is written again."""
+        since, until = exchange.asked - self._slack, exchange.t + self._slack
+        for gap in self._gaps:
+            if gap.overlaps(since, until):
+                since, until = min(since, gap.t), max(until, gap.until + self._slack)
+        return since, until
+
+    def _lines_in(self, since: float, until: float) -> range:
+        """Return the lines that are valid in a part of that time."""
+        first = bisect_right(self._times, since) - 1
+        return range(max(first, 0), bisect_right(self._times, until))
 
     def _resolve(self, exchange: Exchange, host: str, lines: range, early: bool) -> Caller:
         if not lines:
@@ -115,19 +133,31 @@ class Fleets:
         if not names:
             return None
         if exchange.host is not None:
-            machines = self._lines[line].machines
-            names = [name for name in names if self._may_be_there(name, machines[name], exchange)]
+            if not any(self._was_ever_there(name, exchange.host) for name in names):
+                return None
+            names = [name for name in names if self._is_there(name, exchange, line)]
         return names[0] if len(names) == 1 else _AMBIGUOUS
 
-    def _may_be_there(self, name: str, machine: FleetMachine, exchange: Exchange) -> bool:
-        """Return whether a machine was on the host of the node that answered; for one that was
-        moved, whether it was there for certain."""
+    def _was_ever_there(self, name: str, host: str) -> bool:
+        """Return whether a machine was on a host at any time, as far as that is known: one that is
+        being moved is answered there before the move is recorded."""
+        return not self._hosts.get(name) or host in self._hosts[name]
+
+    def is_there(self, name: str, exchange: Exchange) -> bool:
+        """Return whether a machine was certainly on the host of the node that answered."""
+        lines = self._lines_in(*self._around(exchange))
+        known = [line for line in lines if name in self._lines[line].machines]
+        return exchange.host is None or all(self._is_there(name, exchange, line) for line in known)
+
+    def _is_there(self, name: str, exchange: Exchange, line: int) -> bool:
         if name not in self._whereabouts:
-            return not machine.hosts or exchange.host in machine.hosts
-        times, hosts = self._whereabouts[name]
-        first = max(0, bisect_right(times, exchange.asked - self._slack) - 1)
-        last = max(first + 1, bisect_right(times, exchange.t + self._slack))
-        return all(exchange.host in there for there in hosts[first:last])
+            hosts = self._lines[line].machines[name].hosts
+            return hosts in ((), (exchange.host,))
+        times, where = self._whereabouts[name]
+        since, until = self._around(exchange)
+        first = max(0, bisect_right(times, since) - 1)
+        last = max(first + 1, bisect_right(times, until))
+        return all(there == (exchange.host,) for there in where[first:last])
 
     def _without_fleet(self, exchange: Exchange, host: str) -> Caller:
         if exchange.machine is not None:
@@ -165,6 +195,18 @@ def _whereabouts(trace: Trace) -> dict[str, tuple[list[float], list[tuple[str, .
             found[name][0].append(line.t)
             found[name][1].append(hosts)
     return found
+
+
+def all_hosts(trace: Trace) -> dict[str, set[str]]:
+    """Return the hosts on which each machine ever was."""
+    hosts: dict[str, set[str]] = {}
+    for fleet in trace.fleets:
+        for name, machine in fleet.machines.items():
+            hosts.setdefault(name, set()).update(machine.hosts)
+    for placement in trace.placements:
+        for name, there in placement.hosts.items():
+            hosts.setdefault(name, set()).update(there)
+    return hosts
 
 
 def _addresses(machines: Mapping[str, FleetMachine]) -> dict[str, list[str]]:

@@ -12,6 +12,7 @@ from .apart import IMPACT
 from .approvals import EarliestApprovals
 from .facts import Facts
 from .findings import Findings
+from .gaps import Gaps
 from .records import Trace
 from .sightings import Sightings
 from .standing_holds import HeldTime, Part, StandingHolds, Unit
@@ -26,6 +27,7 @@ class HeldStarts:
     def __init__(
         self,
         trace: Trace,
+        gaps: Gaps,
         holds: StandingHolds,
         approvals: EarliestApprovals,
         sightings: Sightings,
@@ -33,6 +35,7 @@ class HeldStarts:
         findings: Findings,
     ) -> None:
         self._trace = trace
+        self._gaps = gaps
         self._holds = holds
         self._approvals = approvals
         self._sightings = sightings
@@ -115,6 +118,8 @@ class HeldStarts:
     ) -> bool:
         """Report a start between two times if all of that is forbidden; return whether it is."""
         margin = self._holds.margin
+        if self._gaps.hide(since, until):
+            return False
         for time in _merged(time for time in times if time.certain):
             if time.begin + margin <= since and until + margin <= time.end:
                 message = f"It was started {time.reason}."

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from .approvals import EarliestApprovals
 from .facts import EventFacts, Facts
 from .findings import Findings
+from .gaps import Gaps
 from .joints import Joints
 from .order import TOLERANCE, Sighting
 from .pauses import Pauses
@@ -25,12 +26,14 @@ class Timing:
     def __init__(
         self,
         trace: Trace,
+        gaps: Gaps,
         approvals: EarliestApprovals,
         pauses: Pauses,
         joints: Joints,
         findings: Findings,
     ) -> None:
         self._findings = findings
+        self._gaps = gaps
         self._approvals = approvals
         self._pauses = pauses
         self._joints = joints
@@ -104,6 +107,8 @@ class Timing:
         had jumped ahead since it was Scheduled. Returns the event if it was."""
         before, after = scheduled.exchange, started.exchange
         if before.real is None or after.real is None or after.real < before.real:
+            return set()
+        if self._gaps.hide(before.t, after.t):  # a step, for example
             return set()
         t = before.t + after.real - before.real  # had the clock gone on as before
         margin = _JUMP + _DRIFT * (after.real - before.real) + self._clock_error

@@ -4,6 +4,7 @@ Two answers of different versions see different parts of one array, so they are 
 the part that both can see.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -12,9 +13,12 @@ from .document import Document
 from .facts import Facts
 from .findings import Findings
 from .fleet import RECORD_SLACK
+from .gaps import Gaps
 from .order import Order, Period, Sighting
 from .records import Disabled, Exchange, Trace
 
+# Seconds within which guests on all hosts are shown what control has decided.
+SHOWN_WITHIN = 60.0
 # Seconds; a first GET that took longer may have enabled the group before the event was raised.
 MAX_FIRST_GET = 1.0
 
@@ -104,7 +108,9 @@ def judge_complete(
         _judge_pending(group, facts, findings)
 
 
-def judge_unchanged(trace: Trace, sightings: Iterable[Sighting], findings: Findings) -> None:
+def judge_unchanged(
+    trace: Trace, gaps: Gaps, sightings: Iterable[Sighting], findings: Findings
+) -> None:
     """Judge documents after a group was disabled, if every step of its events is recorded.
 
     Without a step since then, the document is still the first one.
@@ -118,9 +124,11 @@ def judge_unchanged(trace: Trace, sightings: Iterable[Sighting], findings: Findi
         if group is None or period is None or period[0] == 0 or incarnation in (None, 1):
             continue
         line = [line for line in trace.disabled if line.group == group][period[0] - 1]
-        if line.removed:
-            continue  # its first document has another number
+        if line.removed or line.hidden_until is not None:
+            continue  # its first document has another number, or was perhaps not seen
         disabled = line.t
+        if gaps.hide(disabled, sighting.exchange.t):
+            continue
         changes = (*trace.changes.get(group, ()), *trace.changes.get(None, ()))
         if not any(disabled - slack <= t <= sighting.exchange.t + slack for t in changes):
             message = (
@@ -128,6 +136,36 @@ def judge_unchanged(trace: Trace, sightings: Iterable[Sighting], findings: Findi
                 f" {incarnation}."
             )
             findings.add_seen("incarnation-start", message, sighting)
+
+
+def judge_idle(
+    trace: Trace, gaps: Gaps, sightings: Iterable[Sighting], order: Order, findings: Findings
+) -> None:
+    """Judge documents of a group between which no step of its events is recorded, if every step is:
+    their incarnation is the same."""
+    if not trace.moves or trace.unreadable:
+        return
+    by_group: dict[str, list[Sighting]] = {}
+    for sighting in sorted(sightings, key=lambda sighting: sighting.exchange.position):
+        if sighting.caller.group is not None:
+            by_group.setdefault(sighting.caller.group, []).append(sighting)
+    slack = RECORD_SLACK + order.clock_error
+    for name, group in by_group.items():
+        changes = [*trace.interruptions, *trace.changes.get(name, ()), *trace.changes.get(None, ())]
+        changes.sort()
+        for earlier, later in pairwise(_certain_run(group, order)):
+            if not _changed_without_reason(earlier, later):
+                continue
+            shown_after = 0.0 if earlier.exchange.host is None else SHOWN_WITHIN
+            since = earlier.exchange.asked - slack - shown_after
+            until = later.exchange.t + slack
+            known = bisect_left(changes, since) == bisect_right(changes, until)
+            if known and not gaps.hide(since, until):
+                message = (
+                    f"The incarnation went from {earlier.document.incarnation} to "
+                    f"{later.document.incarnation}, but no event has changed."
+                )
+                findings.add_seen("incarnation-idle", message, later)
 
 
 def _certain_run(group: Sequence[Sighting], order: Order) -> Iterable[Sighting]:

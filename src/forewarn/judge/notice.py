@@ -12,6 +12,7 @@ from .dialect import ALWAYS_ANNOUNCED, LAST_WAVE, NOTICE, WAVE
 from .document import Event
 from .findings import Findings
 from .fleet import RECORD_SLACK
+from .gaps import Gaps
 from .order import TOLERANCE, Order, Period, Sighting
 from .records import Trace
 from .sightings import Sightings
@@ -28,6 +29,7 @@ class Notices:
         self,
         trace: Trace,
         order: Order,
+        gaps: Gaps,
         approvals: EarliestApprovals,
         sightings: Sightings,
         findings: Findings,
@@ -35,6 +37,7 @@ class Notices:
         # A recorder beside an endpoint knows its time only from the Date header, in whole seconds.
         by_client = not trace.fleets or trace.partial
         self._margin = TOLERANCE + order.clock_error + (RECORD_SLACK if by_client else 0.0)
+        self._gaps = gaps
         self._gapless = trace.gapless
         self._allowed = trace.short_notices
         self._speed = trace.speed
@@ -63,6 +66,8 @@ class Notices:
         absent_at = -math.inf if last_asked is None else last_asked[WAVE[event.type]]
         if absent_at == -math.inf or event.id in self._allowed or event.id in self._reported:
             return
+        if self._gaps.may_hide_event(event.id) and self._gaps.hide(absent_at, sighting.exchange.t):
+            return  # it may have less notice on purpose
         minimum = self.minimum(event.type)
         if event.not_before is not None:
             if self._gapless:

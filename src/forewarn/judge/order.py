@@ -138,7 +138,8 @@ class Periods:
         _, times = self._lines(caller.group)
         first = bisect_left(times, time.begin - self._slack)
         last = bisect_left(times, time.begin + self._slack)
-        if exchange.t + self._slack >= time.end:  # or in the one in which it joined again
+        # Or in the one in which it joined again, or if it was not apart.
+        if exchange.t + self._slack >= time.end or not time.known:
             last = bisect_left(times, exchange.t + self._slack)
         return (first, silent) if first == last else None
 
@@ -147,11 +148,11 @@ class Periods:
         entry = self._by_group.get(group)
         if entry is None:
             lines = [line for line in self._disabled if group is None or line.group == group]
-            entry = self._by_group[group] = (lines, [line.t for line in lines])
+            entry = self._by_group[group] = (lines, [_end(line) for line in lines])
         return entry
 
     def _before(self, disabled: Disabled, exchange: Exchange) -> bool:
-        if disabled.t + self._slack < exchange.asked:
+        if _end(disabled) + self._slack < exchange.asked:
             return True
         return self._same_instant(disabled, exchange) and disabled.index < exchange.index
 
@@ -162,3 +163,8 @@ class Periods:
 
     def _same_instant(self, disabled: Disabled, exchange: Exchange) -> bool:
         return self._complete and disabled.t == exchange.asked == exchange.t
+
+
+def _end(disabled: Disabled) -> float:
+    """Return by when the group was certainly disabled."""
+    return disabled.t if disabled.hidden_until is None else disabled.hidden_until

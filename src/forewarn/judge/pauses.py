@@ -95,6 +95,8 @@ def _outages(trace: Trace, min_gap: float) -> list[_Pause]:
             continue
         count = bisect_right(trace.downs, up)
         down = trace.downs[count - 1] if count and not trace.unreadable else before
+        if any(gap.host is None and gap.overlaps(down, up) for gap in trace.gaps):
+            down = before
         pauses.append(_Pause(up, down if down > before + min_gap else up, True))
         last_reported = up
     return pauses

@@ -3,6 +3,7 @@
 Times are seconds on the service's clock. Nothing here reads or judges.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -54,6 +55,8 @@ class FleetLine:
     grace: float | None  # how long nothing starts by its NotBefore after an interruption
     speed: float = 1.0  # durations, notice among them, are divided by it
     windowed: frozenset[str] = frozenset()  # groups whose maintenance waits for windows
+    # By group that was disabled before: the highest incarnation that it had until then.
+    shown: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ class Disabled:
     t: float
     group: str
     removed: bool = False  # the group had no machines any more; a later one continues its numbers
+    hidden_until: float | None = None  # it was disabled in a gap, between `t` and this
 
     @property
     def position(self) -> tuple[float, int]:
@@ -123,6 +127,34 @@ class WithoutNode:
 
     t: float
     host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A time in which lines of a recording are missing, because its recorder was killed, or because
+    its beginning was cut off."""
+
+    t: float
+    until: float = math.inf  # infinite: the recording was not continued
+    host: str | None = None  # of the node that has recorded; None: control, or all in one
+    stated: float | None = None  # when what was valid was written again; None: at its end
+
+    @property
+    def unknown_until(self) -> float:
+        """When it was known again what keeps events from starting."""
+        return self.until if self.stated is None else self.stated
+
+    def overlaps(self, begin: float, end: float) -> bool:
+        return self.t <= end and begin <= self.until
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """From then on control cannot reach the nodes of these hosts, or can `reach` them again."""
+
+    t: float
+    reached: bool
+    hosts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +214,10 @@ class RecordedEvent:
     type: str | None = None
     source: str | None = None
     started: float | None = None
+    raised: float | None = None
+    unlisted: bool = False  # its group was not enabled when it was raised
+    approved: float | None = None  # according to the line of its start
+    approved_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +275,7 @@ class Trace:
     clock_error: float
     complete: bool
     unreadable: int
+    torn: int  # incomplete last lines, which are in gaps
     approvals_uncertain_from: float  # from then on there may be unreadable approvals
     joints: tuple[Joint, ...] = ()
     windows: tuple[Window, ...] = ()
@@ -259,7 +296,10 @@ class Trace:
     apart: tuple[ApartLine, ...] = ()
     without_node: tuple[WithoutNode, ...] = ()
     wall: bool = False  # the service's clock is a wall clock, and runs like any other
+    definite: bool = False  # the service's store is one in which what has failed did not happen
     node_ups: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # by host
+    gaps: tuple[Gap, ...] = ()
+    reach: tuple[Reach, ...] = ()
 
     @property
     def grace(self) -> float | None:
@@ -269,8 +309,10 @@ class Trace:
 
     @property
     def speed(self) -> float:
-        """The highest speed of all fleet lines, by which notice is divided."""
-        return max((fleet.speed for fleet in self.fleets), default=1.0)
+        """The highest speed of all fleet lines, by which notice is divided. If the beginning of a
+        service's recording is missing, they may be, too."""
+        known = not any(gap.host is None and gap.t == -math.inf for gap in self.gaps)
+        return max((fleet.speed for fleet in self.fleets), default=1.0 if known else math.inf)
 
     @property
     def gapless(self) -> bool:

@@ -55,7 +55,8 @@ _COURSE = {
     "events-order": "Events are in the order in which they were raised, new ones at the end.",
     "incarnation-same": "One incarnation identifies one array of events.",
     "incarnation-down": "The incarnation goes down only when a group was disabled in between.",
-    "incarnation-idle": "The incarnation changes only when the events do (complete traces).",
+    "incarnation-idle": "The incarnation changes only when the events do (where changes are"
+    " known).",
     "incarnation-start": "A newly enabled group starts at incarnation 1 (where changes are known),"
     " and one that was removed and created again above all that were shown.",
     "short-notice": "NotBefore is at least the type's minimum notice after the announcement.",
@@ -82,8 +83,9 @@ _COURSE = {
     "unannounced-shown": "An event that is carried out unannounced is never listed in a document.",
     "leak-event": "An event is shown to the machines of one group only.",
     "leak-resource": "A document names no machine of another group.",
-    "domain-split": "The machines of one event lie in one update domain.",
-    "domain-overlap": "The platform disturbs one update domain of a group at a time.",
+    "domain-split": "The machines of one event lie in one update domain and one fault domain.",
+    "domain-overlap": "The platform disturbs one update domain and one fault domain of a group at a"
+    " time.",
     "machine-overlap": "A machine has one Started event; others wait for it.",
     "apart-backwards": "Documents of one machine do not go back while it is apart, nor when it has"
     " joined again.",

@@ -1,5 +1,6 @@
 """What keeps events from starting although no document shows it: halts, the windows and blackouts
-of the fleet, machines on a host that its maintenance does not name, and machines that are apart.
+of the fleet, machines on a host that its maintenance does not name, and machines that are apart or
+that control cannot reach. What a recording does not show may hold any event.
 
 Each is a set of times in which an event must not start. An event that waits is excused for as long
 as one of them may have held it; starts in them are judged in `held_starts.py`.
@@ -14,12 +15,13 @@ from typing import Protocol, TypeVar
 from .apart_times import ApartTimes
 from .dialect import DELETING, WAITING_TYPES
 from .facts import Facts
-from .fleet import RECORD_SLACK
+from .fleet import RECORD_SLACK, all_hosts
 from .order import TOLERANCE
 from .records import (
     Configuration,
     FleetLine,
     FleetMachine,
+    Gap,
     Joint,
     MaintenanceLine,
     Placement,
@@ -73,12 +75,17 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class _Stay:
-    """The time that a machine spends on a host."""
+    """The time that a machine spends on a host, or on one of several."""
 
     machine: str
     domain: object | None
+    hosts: tuple[str, ...]
     begin: float
     end: float
+
+    @property
+    def disputed(self) -> bool:
+        return len(self.hosts) > 1
 
 
 class StandingHolds:
@@ -96,9 +103,19 @@ class StandingHolds:
         self._units: dict[str, Unit] = {}
         self._times: dict[str, list[HeldTime]] = {}  # by the first id of a unit
         self._open: dict[tuple[int, ...], list[tuple[float, float]]] = {}
-        self._stays = _stays(trace) if self._joints else {}
+        self._stays = _stays(trace)
+        self._disputed = [stay for there in self._stays.values() for stay in there if stay.disputed]
         self._deleted = _deleted(trace, facts)
-        self.exist = bool(trace.halts or trace.maintenance or self._stays or apart.exist)
+        self._hosts = all_hosts(trace) if trace.gaps or trace.reach else {}
+        self._unreached = [*_unreached(trace), *trace.gaps]
+        self.exist = bool(
+            trace.halts
+            or trace.maintenance
+            or (self._joints and self._stays)
+            or self._disputed
+            or apart.exist
+            or self._unreached
+        )
 
     def until(self, id: str, t: float) -> float:
         """Return until when the event may have been held by what began by `t`."""
@@ -132,6 +149,7 @@ class StandingHolds:
                 *self.closed(unit),
                 *self.unwarned(unit),
                 *self.apart(unit),
+                *self._hidden(unit),
             ]
             self._times[unit.parts[0].id] = times
         return times
@@ -224,6 +242,7 @@ class StandingHolds:
             if joint.domain is not None and str(joint.domain) != str(stay.domain):
                 continue
             certain = all_known and stay.machine not in named and stay.machine not in self._deleted
+            certain = certain and not stay.disputed
             # One that left the host and came back may be held, too: its event may be over.
             if stay.machine not in named or stay.begin > joint.t - self.margin:
                 reason = f"while {stay.machine}, which was not warned, was on host {joint.host}"
@@ -243,6 +262,19 @@ class StandingHolds:
                     yield HeldTime(time.begin, known, reason, False)
                     yield HeldTime(known, time.end, reason, certain)
 
+    def _hidden(self, unit: Unit) -> Iterator[HeldTime]:
+        """Yield the times in which these events may have waited for control, for a node that
+        control could not reach, or until it was known on which host a machine is."""
+        machines = [name for part in unit.parts for name in part.machines or ()]
+        unknown = any(part.machines is None for part in unit.parts)
+        for gap in self._unreached:
+            hosts = (self._hosts.get(name, ()) for name in machines)
+            if gap.host is None or unknown or any(gap.host in there for there in hosts):
+                yield HeldTime(gap.t, gap.unknown_until, "", False)
+        for stay in self._disputed:
+            if unknown or stay.machine in machines:
+                yield HeldTime(stay.begin, stay.end, "", False)
+
     def joined(self, unit: Unit) -> Iterator[HeldTime]:
         """Yield the times in which no event of a machine starts by its NotBefore: while the machine
         is apart, and for a while when it has joined again."""
@@ -259,6 +291,18 @@ class StandingHolds:
     def _exists(self, machine: str, unit: Unit) -> bool:
         """Return whether no other event can have deleted the machine."""
         return self._deleted.get(machine, set()).issubset(unit.ids)
+
+
+def _unreached(trace: Trace) -> Iterator[Gap]:
+    """Yield the times in which control could not reach the node of a host."""
+    since: dict[str, float] = {}
+    for line in trace.reach:
+        for host in line.hosts:
+            if not line.reached:
+                since.setdefault(host, line.t)
+            elif host in since:
+                yield Gap(since.pop(host), line.t, host)
+    yield from (Gap(t, host=host) for host, t in since.items())
 
 
 def _until_next(lines: Sequence[_Line]) -> Iterator[tuple[_Line, float]]:
@@ -291,8 +335,9 @@ def _stays(trace: Trace) -> dict[str, list[_Stay]]:
         if before is not None:
             if machine is not None and (before[0].domain, before[1]) == (machine.domain, hosts):
                 return
-            for host in before[1]:
-                stays.setdefault(host, []).append(_Stay(name, before[0].domain, before[2], t))
+            stay = _Stay(name, before[0].domain, before[1], before[2], t)
+            for host in stay.hosts:
+                stays.setdefault(host, []).append(stay)
             del current[name]
         if machine is not None:
             current[name] = machine, hosts, t

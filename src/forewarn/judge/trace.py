@@ -7,14 +7,13 @@ Nothing is judged here.
 import base64
 import binascii
 import contextlib
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeVar, cast
 
+from .recording_file import Torn, TornFirst
 from .records import (
     ApartLine,
     Approval,
@@ -23,6 +22,7 @@ from .records import (
     Exchange,
     FleetLine,
     FleetMachine,
+    Gap,
     HaltsLine,
     Impact,
     Joint,
@@ -30,6 +30,7 @@ from .records import (
     Over,
     Pairs,
     Placement,
+    Reach,
     RecordedEvent,
     Scope,
     Step,
@@ -41,8 +42,10 @@ from .records import (
 
 _T = TypeVar("_T")
 
-# Seconds before the previous line at which the request of an unreadable line may have been sent.
-_UNREADABLE_REACH = 60.0
+# Seconds before the previous line at which the request of a missing line may have been sent.
+MISSING_REACH = 60.0
+# Stores of one process, which knows whether a commit has failed. A database may carry it out later.
+_DEFINITE_ENGINES = frozenset({"sqlite", "memory"})
 _NOT_APPROVALS = frozenset(
     {
         "fleet",
@@ -70,6 +73,10 @@ _NOT_APPROVALS = frozenset(
         "unresponsive",
         "responsive",
         "partial",
+        "gap",
+        "unreachable",
+        "reachable",
+        "clock",
         "end",
     }
 )
@@ -82,27 +89,9 @@ class _UnreadableError(Exception):
     """A record that is not what its kind promises."""
 
 
-def read_lines(paths: Sequence[Path]) -> Iterator[object]:
-    """Yield the records of all files; a line that is not JSON is yielded as bytes."""
-    for path in paths:
-        with path.open("rb") as lines:
-            yield from read_records(lines)
-
-
-def read_records(lines: Iterable[bytes]) -> Iterator[object]:
-    """Yield the record of each line; a line that is not JSON is yielded as bytes."""
-    for line in lines:
-        if line.isspace():
-            continue
-        try:
-            yield json.loads(line)
-        except (ValueError, RecursionError):
-            yield line
-
-
 def read_trace(records: Iterable[object]) -> Trace:
     """Convert records into a trace. Equal values are shared: a long trace repeats itself."""
-    unreadable = 0
+    unreadable = torn = 0
     approvals_uncertain_from = math.inf
     last = -math.inf
     shared: dict[object, object] = {}
@@ -131,9 +120,14 @@ def read_trace(records: Iterable[object]) -> Trace:
     recorded: dict[str, RecordedEvent] = {}
     apart: list[ApartLine] = []
     without_node: list[WithoutNode] = []
-    clocks: dict[str, float] = {}  # by how much that of each node may be wrong
+    # By how much that of a node may be wrong, by its host and the time since when.
+    clocks: dict[tuple[str, float], float] = {}
     wall: set[bool] = set()
+    engines: set[object] = set()
     node_ups: dict[str, list[float]] = {}
+    gaps: list[Gap] = []
+    control_ups: list[float] = []
+    reach: list[Reach] = []
     for index, record in enumerate(records):
         try:
             if not isinstance(record, Mapping) or not isinstance(record.get("kind"), str):
@@ -157,16 +151,20 @@ def read_trace(records: Iterable[object]) -> Trace:
                     )
                 case "up" | "down" if record.get("host") is not None:
                     interruptions.append(t)  # of one node, while the others went on
+                    host = _text(record, "host")
                     if record["kind"] == "up":
-                        node_ups.setdefault(_text(record, "host"), []).append(t)
+                        node_ups.setdefault(host, []).append(t)
                     if record.get("clock_error") is not None:
-                        host = _text(record, "host")
-                        error = max(_number(record, "clock_error"), clocks.get(host, 0.0))
-                        clocks[host] = error
+                        clocks[host, t] = _number(record, "clock_error")
+                case "clock":
+                    since = _number(record, "since")
+                    clocks[_text(record, "host"), since] = _number(record, "error")
                 case "up":
                     answered = record.get("answered") is True  # all the time, by nodes
                     (interruptions if answered else ups).append(t)
+                    control_ups.append(t)
                     wall.add(record.get("clock") == "wall")
+                    engines.add(record.get("engine"))
                 case "down":
                     downs.append(t)
                 case "step":
@@ -211,14 +209,27 @@ def read_trace(records: Iterable[object]) -> Trace:
                     changes.setdefault(group_name, []).append(t)
                     event = _text(record, "event").upper()
                     recorded[event] = _recorded(recorded.get(event, RecordedEvent()), t, record)
+                case "gap":
+                    gaps.append(_gap(t, record))
+                    if record.get("until") is not None:  # the clock may have been set back
+                        steps.append(Step(t, min(0.0, _number(record, "until") - t)))
+                case "unreachable" | "reachable":
+                    reached = record["kind"] == "reachable"
+                    reach.append(Reach(t, reached, _names(record, "hosts")))
                 case "partial":
                     partial, approvals_uncertain_from = True, -math.inf
                 case _:
                     pass
         except _UnreadableError:
+            if isinstance(record, Torn):
+                torn += 1
+                continue
             unreadable += 1
             if _may_approve(record):
-                approvals_uncertain_from = min(approvals_uncertain_from, last - _UNREADABLE_REACH)
+                since = -math.inf if isinstance(record, TornFirst) else last - MISSING_REACH
+                approvals_uncertain_from = min(approvals_uncertain_from, since)
+    if node_ups and not (control_ups or fleets or recorded):
+        gaps.append(Gap(-math.inf))  # nothing of control's recording is there
     # Sorting is stable: among equals the given order stays.
     return Trace(
         tuple(sorted(exchanges, key=lambda exchange: exchange.t)),
@@ -229,10 +240,11 @@ def read_trace(records: Iterable[object]) -> Trace:
         tuple(sorted(ups)),
         tuple(sorted(downs)),
         tuple(steps),
-        tuple(sorted([*interruptions, *ups, *downs, *(step.t for step in steps)])),
-        sum((max(0.0, -step.seconds) for step in steps), sum(sorted(clocks.values())[-2:])),
-        bool(fleets) and all(fleet.complete for fleet in fleets) and not unreadable,
+        tuple(sorted([*interruptions, *ups, *downs, *_times(steps), *_times(gaps)])),
+        sum((max(0.0, -step.seconds) for step in steps), _difference(clocks)),
+        bool(fleets) and all(fleet.complete for fleet in fleets) and not unreadable + torn,
         unreadable,
+        torn,
         approvals_uncertain_from,
         tuple(joints),
         tuple(windows),
@@ -251,8 +263,26 @@ def read_trace(records: Iterable[object]) -> Trace:
         tuple(sorted(apart, key=lambda line: line.t)),
         tuple(without_node),
         wall == {True},
+        bool(engines) and engines <= _DEFINITE_ENGINES,
         {host: tuple(times) for host, times in node_ups.items()},
+        tuple(
+            _until_next_up(gap, control_ups if gap.host is None else node_ups.get(gap.host, ()))
+            for gap in gaps
+        ),
+        tuple(sorted(reach, key=lambda line: line.t)),
     )
+
+
+def _difference(clocks: Mapping[tuple[str, float], float]) -> float:
+    """Return how far the clocks of two nodes may be from each other."""
+    errors: dict[str, float] = {}
+    for (host, _), error in clocks.items():
+        errors[host] = max(error, errors.get(host, 0.0))
+    return sum(sorted(errors.values())[-2:])
+
+
+def _times(lines: Iterable[Step] | Iterable[Gap]) -> Iterator[float]:
+    return (line.t for line in lines)
 
 
 def _may_approve(record: object) -> bool:
@@ -304,7 +334,7 @@ def _fleet(t: float, record: Mapping[str, object], shared: dict[object, object])
             raise _UnreadableError
         machines[name] = FleetMachine(
             _share(_text(machine, "group"), shared),
-            machine.get("update_domain"),
+            _domain(machine),
             _share(tuple(str(address) for address in addresses), shared),
             () if machine.get("hosts") is None else _share(_names(machine, "hosts"), shared),
         )
@@ -313,7 +343,9 @@ def _fleet(t: float, record: Mapping[str, object], shared: dict[object, object])
     groups = _mapping(record.get("groups", {}))
     windowed = frozenset(n for n, group in groups.items() if _mapping(group).get("windows") is True)
     complete = record.get("complete") is True
-    return FleetLine(t, kinds, machines, complete, grace, max(1.0, speed), windowed)
+    shown = {name: _mapping(group).get("shown") for name, group in groups.items()}
+    numbers = {name: number for name, number in shown.items() if isinstance(number, int)}
+    return FleetLine(t, kinds, machines, complete, grace, max(1.0, speed), windowed, numbers)
 
 
 def _impact(t: float, record: Mapping[str, object]) -> Impact:
@@ -328,6 +360,13 @@ def _joint(t: float, record: Mapping[str, object]) -> Joint:
     return Joint(t, _text(record, "id"), groups, host, record.get("domain"))
 
 
+def _domain(machine: Mapping[str, object]) -> object | None:
+    """Return the update domain of a machine; if several fault domains have a part in it, with its
+    fault domain."""
+    update, fault = machine.get("update_domain"), machine.get("fault_domain")
+    return update if update is None or fault is None else f"{update}.{fault}"
+
+
 def _placement(t: float, record: Mapping[str, object]) -> Placement:
     machines = _mapping(record.get("machines"))
     return Placement(t, {name: _names(machines, name) for name in machines})
@@ -336,6 +375,23 @@ def _placement(t: float, record: Mapping[str, object]) -> Placement:
 def _apart(index: int, t: float, record: Mapping[str, object]) -> ApartLine:
     machines, host = _names(record, "machines"), _optional(record, "host")
     return ApartLine(index, t, record["kind"] == "joined", machines, host)
+
+
+def _gap(t: float, record: Mapping[str, object]) -> Gap:
+    host = _optional(record, "host")
+    if record.get("beginning") is True:
+        stated = math.inf if record.get("stated") is None else _number(record, "stated")
+        return Gap(-math.inf, t, host, stated)
+    until = math.inf if record.get("until") is None else _number(record, "until")
+    return Gap(min(t, until), max(t, until), host)
+
+
+def _until_next_up(gap: Gap, ups: Iterable[float]) -> Gap:
+    """End a gap where the recorder has begun again, perhaps in another file; for control, where any
+    control node, which may have taken over, has."""
+    if gap.stated is not None:
+        return replace(gap, stated=min([gap.stated, *(up for up in ups if up >= gap.until)]))
+    return replace(gap, until=min([gap.until, *(up for up in ups if up > gap.t)]))
 
 
 def _halts(t: float, record: Mapping[str, object]) -> HaltsLine:
@@ -377,8 +433,13 @@ def _recorded(before: RecordedEvent, t: float, record: Mapping[str, object]) -> 
                 _optional(record, "type"),
                 _optional(record, "source"),
             )
-    if record.get("move") == "start" and before.started is None:
-        return replace(before, started=t)
+    move = record.get("move")
+    if move in ("raise", "strike") and before.raised is None:
+        before = replace(before, raised=t, unlisted=record.get("listed") is False)
+    if move == "start" and before.started is None:
+        approved = None if record.get("approved") is None else _number(record, "approved")
+        by = _optional(record, "approved_by")
+        return replace(before, started=t, approved=approved, approved_by=by)
     return before
 
 

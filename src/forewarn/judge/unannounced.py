@@ -54,9 +54,19 @@ def _may_be_of(line: Unannounced, group: str | None) -> bool:
     return line.group is None or group is None or line.group == group
 
 
-def judge_shown(unannounced: UnannouncedEvents, facts: Facts, findings: Findings) -> None:
-    """Report documents that list unannounced events."""
-    for id in sorted(unannounced.ids & facts.events.keys()):
+def judge_shown(
+    trace: Trace, unannounced: UnannouncedEvents, facts: Facts, findings: Findings
+) -> None:
+    """Report documents that list unannounced events. What a user requests while the group is not
+    enabled is one, whether the service has recorded it as such or not."""
+    by_users = {
+        id
+        for id, event in trace.recorded.items()
+        if event.unlisted
+        and id in facts.events
+        and "User" in (event.source, facts.events[id].facts.get("source"))
+    }
+    for id in sorted(by_users | (unannounced.ids & facts.events.keys())):
         group = min(facts.events[id].groups, default=None)
         message = "It was to be carried out unannounced, and a document lists it."
         findings.add("unannounced-shown", message, t=facts.events[id].seen, event=id, group=group)

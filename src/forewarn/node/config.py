@@ -113,6 +113,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     control_names: tuple[str, ...] = ()  # host names of the control API, beside its address
     tls: Tls | None = None  # of the control API
     arm: ArmListener | None = None  # for clients of Azure Resource Manager; None: no socket
+    identities: bytes = b""  # the secret with which tokens of machines are signed; empty: none
     allow_plain_control: bool = False  # allow plain HTTP beyond loopback
     oidc: Oidc | None = None  # whose tokens the control API accepts beside its own
     nodes: NodeLines | None = None  # for nodes on other hosts

@@ -5,6 +5,7 @@ told. It has no store and no control API, and makes no decisions.
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -50,7 +51,10 @@ if TYPE_CHECKING:
 # that passes on more than 16 for each of its machines.
 DECISIONS_PER_SECOND = 10
 RENEW_AGAIN = 60.0  # seconds after which control is asked again for a certificate
-CLOCK_ERROR = 1.0  # seconds by which the clock of a recording may differ from control's
+# Seconds by which the clock of a recording may differ from control's while that is not measured.
+CLOCK_ERROR = 1.0
+CLOCK_STEP = 0.001  # seconds, to which it is rounded up
+CLOCK_AGAIN = 60.0  # seconds after which it is recorded again, though it is as before
 
 log = logger("forewarn")
 
@@ -92,6 +96,8 @@ class HostNode(Component):
         self._trace: FileEventTrace | None = None
         self._apart_since: Time | None = None  # None while it is joined
         self._apart_machines: list[str] = []  # as recorded
+        # Since when by how many seconds the clock may be wrong, as recorded, and when that was.
+        self._clock_error: tuple[Time, float, float] = (0, 0.0, 0.0)
 
     def _dial(self, place: Address | Path) -> Dial:
         if isinstance(place, Path):
@@ -109,7 +115,10 @@ class HostNode(Component):
             self._trace = FileEventTrace(record, self.config.endpoint.rules, self.config.host)
             self._stack.callback(self._trace.close)
             self._stack.callback(self._end_trace)
-            self._trace.write("up", self._now(), clock_error=CLOCK_ERROR)
+            self._trace.continued(self._now())
+            up = self.clock.error.since = self._now()
+            self._trace.write("up", up, clock_error=CLOCK_ERROR)
+            self.clock.on_error = self._record_clock
             app = Recorder(self.endpoint, self._callers, self.upstream, self._trace)
         self._became_apart(self._now())
         if self.upstream.synchronized.is_set():
@@ -150,6 +159,7 @@ class HostNode(Component):
 
     async def _serve(self, app: Any, tasks: guard.Tasks) -> None:
         await self.upstream.synchronized.wait()
+        self.clock.error.forget_shown()  # nobody was answered
         config = self.config.endpoint
         sockets = self._open_sockets()
         hosts = [address.host for address in config.guest_addresses]
@@ -207,6 +217,19 @@ class HostNode(Component):
         self._apart_machines = sorted(self._callers.names()) if self._trace is not None else []
         if self._trace is not None and self._apart_machines:
             self._trace.apart(at, self.config.host, self._apart_machines)
+
+    def _record_clock(self) -> None:
+        """Record by how much the clock may differ from control's, if more is known about it."""
+        assert self._trace is not None
+        since, seconds, now = self.clock.error.since, self.clock.error.seconds, guard.monotonic()
+        if math.isinf(seconds):
+            return
+        error = math.ceil(seconds / CLOCK_STEP) * CLOCK_STEP
+        last_since, last_error, recorded = self._clock_error
+        known = since == last_since and last_error / 2 < error <= last_error
+        if not known or now - recorded >= CLOCK_AGAIN:
+            self._clock_error = since, error, now
+            self._trace.write("clock", self._now(), since=since / SECOND, error=error)
 
     def _end_trace(self) -> None:
         assert self._trace is not None

@@ -49,12 +49,14 @@ from forewarn.node.wiring import (
     make_store,
     make_trace,
     metadata_sockets,
+    record_reach,
     record_silence,
     warn_of_closed_windows,
     warn_of_database,
 )
 from forewarn.service.access.access_tokens import AccessTokens
 from forewarn.service.access.authority import Authority
+from forewarn.service.access.machine_tokens import MachineTokens
 from forewarn.service.access.oidc import Oidc
 from forewarn.service.access.sessions import Sessions
 from forewarn.service.access.tokens import Tokens
@@ -103,6 +105,7 @@ from forewarn.service.upkeep.history import History
 from forewarn.service.upkeep.resume import resume
 from forewarn.service.upkeep.saver import Saver
 from forewarn.store import Store
+from forewarn.store.engines import engine_name
 from forewarn.store.port import Leadership, StoreFailed
 from forewarn.support import extras, guard
 from forewarn.support.logs import logger
@@ -151,6 +154,7 @@ class Node(Component):
         self._opening = asyncio.Lock()  # held while sockets are opened after the start
         self._machine_sockets: MachineSockets | None = None  # if machines have some of their own
         self.virtual_time: VirtualTime | None = None  # only with a virtual clock
+        self.catch_up: CatchUp | None = None  # with a virtual clock, and in tests in real time
         self.front: Front | None = None
         self.host_nodes: HostNodes | None = None  # only with nodes on hosts
         self._own: OwnCertificate | None = None  # only with an authority that is kept here
@@ -320,19 +324,25 @@ class Node(Component):
         self.active_events.load()
         self.metrics.fleet_counts.load()
         self._upstream = upstream = LocalUpstream(self.guests, store)
-        if isinstance(self.clock, VirtualClock):
-            catch_up = CatchUp(store, upstream.record_poll)
-            upstream.record_poll = catch_up.polled
-            self.virtual_time = VirtualTime(
-                self.clock, self.scheduler, self.ledger, catch_up, tasks
-            )
+        if config.identities:
+            upstream.machine_tokens = MachineTokens(config.identities, self.machine_index)
+        virtual = isinstance(self.clock, VirtualClock)
+        if virtual or (config.observe and config.identity is Identity.TARGET):
+            record_poll = upstream.record_poll
+            catch_up = CatchUp(store, self.ledger, record_poll, real_time=not virtual)
+            self.catch_up, upstream.record_poll = catch_up, catch_up.polled
             follow_faults(self.faults, self.scheduler, catch_up)
+            if isinstance(self.clock, VirtualClock):
+                self.virtual_time = VirtualTime(
+                    self.clock, self.scheduler, self.ledger, catch_up, tasks
+                )
         callers = Callers(config.identity, config.speak_as)
         served = SilentUpstream(self.guests, store) if config.has_nodes else upstream
         held = None if store.leadership is None else store.leadership.held
         self.endpoint = MetadataApp(served, callers, config.limits, held)
-        if self.virtual_time is not None:
-            self.virtual_time.catch_up.waiting = self.endpoint.extensions.waits_now
+        if self.catch_up is not None:
+            self.catch_up.waiting = self.endpoint.extensions.waits_now
+            self.catch_up.end_waits = self.endpoint.extensions.end_waits
         self.delayed_answers = DelayedAnswers(self.clock, self.scheduler, self.ledger)
         answering: MetadataApp | FaultInjection = self.endpoint
         if config.faults and config.identity is Identity.SOURCE:
@@ -346,8 +356,8 @@ class Node(Component):
         self.app: Any = answering
         if trace:
             self.app = recorder = Recorder(answering, callers, upstream, trace)
-            if self.virtual_time is not None:
-                record_silence(trace, recorder, self.virtual_time)
+            if self.catch_up is not None:
+                record_silence(trace, recorder, self.catch_up, lambda: self.writer.now().at)
         if config.faults:
             self.app = DisappearingEvents(self.app, callers, self.faults, event_faults)
         prepare = on_loopback if config.identity is Identity.TARGET else None
@@ -386,11 +396,14 @@ class Node(Component):
         )
         restored = await after_restore.take_up(store, self.writer, sightings, ends)
         if self.trace:
-            self.trace.begin(store, self.clock, self.writer.now, answered=answered)
+            engine = engine_name(config.state)
+            self.trace.begin(store, self.clock, self.writer.now, engine=engine, answered=answered)
         if config.has_nodes:
             known = 0 if sightings.copied is not None else sightings.known
             self._start_publishing(tasks, known)
         self.apart_hosts.begin(self.writer.now().at)
+        if self.trace:
+            record_reach(self.trace, self.apart_hosts, self.writer.now)
         # Before anything new starts, so that nothing is resumed twice.
         self.executor.resume(restored)
         await apply_fleet(config, self.fleet_apply, self.machine_index)
@@ -432,7 +445,7 @@ class Node(Component):
         self._stack.callback(nodes.close)
         for listener in open_node_listeners(self.config, self.node_certificates, nodes):
             self._stack.callback(listener.close)
-            tasks.start(listener.accept(tasks), "accepting nodes")
+            listener.accept(tasks)
             self.nodes_address = self.nodes_address or listener.address
         if self.nodes_address is not None:
             self.enrollments.listens_at(str(self.nodes_address))
@@ -592,6 +605,7 @@ class Node(Component):
             tokens=self.tokens,
             sessions=self.sessions,
             access_tokens=AccessTokens(self.store, self.writer),
+            machine_tokens=self._upstream.machine_tokens,
             faults=self.faults,
             observer=self.observer,
             feed=self.feed,
@@ -599,6 +613,7 @@ class Node(Component):
             health=self.health,
             host_names=lambda: self.control_names,
             metadata_urls=lambda: self.metadata_urls,
+            arm_url=lambda: self.arm_url,
             metadata_url_of=self.url_of,
             next_due=self.scheduler.next_due,
             virtual_time=self.virtual_time,
@@ -637,6 +652,8 @@ class Node(Component):
         """Release everything that waits, so that requests in progress can end."""
         if self.virtual_time is not None:
             self.virtual_time.stop()
+        elif self.catch_up is not None:
+            self.catch_up.stop()
         self.health.stopping = True
         self.delayed_answers.end()
         self.feed.end()

@@ -7,14 +7,14 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from forewarn.core import Refused
+from forewarn.core import Now, Refused
 from forewarn.core.registry import stored_windows
-from forewarn.core.time import SECOND
+from forewarn.core.time import SECOND, Time
 from forewarn.drivers import registry
 from forewarn.drivers.port import Driver, DriverContext
 from forewarn.metadata.endpoint.recorder import Recorder
@@ -29,9 +29,9 @@ from forewarn.node.listening.sockets import (
 )
 from forewarn.service.engine.catch_up import CatchUp
 from forewarn.service.engine.scheduler import Scheduler
-from forewarn.service.engine.virtual_time import VirtualTime
 from forewarn.service.faults.registry import Faults
 from forewarn.service.fleet.apply import FleetApply
+from forewarn.service.indexes.apart_hosts import ApartHosts
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.telemetry.event_trace import EventTrace, FileEventTrace
 from forewarn.store import Store, StoreUnusable
@@ -92,17 +92,29 @@ def make_driver(
     return driver
 
 
-def record_silence(trace: EventTrace, recorder: Recorder, virtual_time: VirtualTime) -> None:
-    """Record for which clients a virtual clock has waited in vain."""
-    clock, catch_up = virtual_time.clock, virtual_time.catch_up
+def record_reach(trace: EventTrace, hosts: ApartHosts, now: Callable[[], Now]) -> None:
+    """Record which hosts control cannot reach, now and from now on."""
+
+    def changed(host: str) -> None:
+        trace.reach(now().at, [host], reached=not hosts.is_apart(host))
+
+    apart = [host for host in hosts.hosts if hosts.is_apart(host)]
+    trace.reach(now().at, apart, reached=False)
+    hosts.on_change(changed)
+
+
+def record_silence(
+    trace: EventTrace, recorder: Recorder, catch_up: CatchUp, now: Callable[[], Time]
+) -> None:
+    """Record which clients were waited for in vain."""
 
     def unresponsive(machine: str, caller_id: str, seconds: float, by_itself: bool) -> None:
         unanswered = recorder.has_unanswered(machine)
         fault = recorder.fault_of_unanswered(machine, seconds / 2)  # a request may be late
-        trace.unresponsive(clock.at, machine, caller_id, seconds, by_itself, unanswered, fault)
+        trace.unresponsive(now(), machine, caller_id, seconds, by_itself, unanswered, fault)
 
     def responsive(machine: str, caller_id: str) -> None:
-        trace.responsive(clock.at, machine, caller_id)
+        trace.responsive(now(), machine, caller_id)
 
     def failed(line: Mapping[str, Any]) -> None:
         if line["kind"] == "exchange" and (line["status"] not in (200, 304) or "fault" in line):

@@ -124,6 +124,21 @@ def domain_overlap() -> Recording:
     )
 
 
+def in_two_fault_domains() -> Recording:
+    """web_0 and web_1 are in one update domain."""
+    machines = {
+        name: {"group": "web", "update_domain": 0, "fault_domain": n, "addresses": [f"10.0.0.1{n}"]}
+        for n, name in enumerate(("web_0", "web_1"))
+    }
+    return Recording(fleet=False).fleet(T0 - 10, machines=machines)
+
+
+def fault_domain_overlap() -> Recording:
+    other = event(B, resources=["web_1"])
+    recording = in_two_fault_domains().see(T0, 5, started(event()), other).approve(T0 + 1, B)
+    return recording.see(T0 + 2, 6, started(event()), started(other))
+
+
 def lost_to_the_approver() -> Recording:
     return Recording().see(T0, 5, event()).approve(T0 + 1, A).see(T0 + 2, 5, event())
 
@@ -643,8 +658,11 @@ BROKEN: dict[str, list[Build]] = {
         lambda: Recording().see(T0, 5, event(resources=["jump"])),
         lambda: Recording().see(T0, 5, event(resources=["jump"]), version="2017-03-01"),
     ],
-    "domain-split": [lambda: Recording().see(T0, 5, event(resources=["web_0", "web_1"]))],
-    "domain-overlap": [domain_overlap],
+    "domain-split": [
+        lambda: Recording().see(T0, 5, event(resources=["web_0", "web_1"])),
+        lambda: in_two_fault_domains().see(T0, 5, event(resources=["web_0", "web_1"])),
+    ],
+    "domain-overlap": [domain_overlap, fault_domain_overlap],
     "machine-overlap": [machine_overlap],
     "impact-early": [
         lambda: Recording().see(T0, 2, event()).impact(T0 + 5).see(DUE, 3, started(event())),

@@ -79,6 +79,61 @@ def test_an_approval_under_way_may_be_the_reason(status: int | None) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("engine", "host", "down", "rules"),
+    [
+        ("sqlite", None, DUE, {"early-start"}),
+        ("postgresql", None, DUE, set()),  # it may carry it out later
+        (None, None, DUE, set()),
+        ("sqlite", "h1", DUE, set()),  # control may have carried it out
+        ("sqlite", None, T0 + 1.5, set()),  # the service stopped
+    ],
+)
+def test_an_approval_that_failed_may_be_the_reason_unless_the_engine_rules_it_out(
+    engine: str | None, host: str | None, down: float, rules: set[str]
+) -> None:
+    recording = Recording().note({"kind": "up", "t": T0 - 20, "engine": engine})
+    recording.see(T0, 5, event()).approve(T0 + 1, A, status=500, answer="", host=host)
+    recording.down(down).see(T0 + 20, 6, started(event()))
+    assert {finding.rule for finding in judge(recording.records).findings} == rules
+
+
+@pytest.mark.parametrize(
+    ("step", "host", "rules"),
+    [
+        (None, None, {"incarnation-idle"}),
+        (T0 + 101, None, set()),
+        (T0 + 50, None, {"incarnation-idle"}),
+        (T0 + 50, "h1", set()),  # guests may have been shown it later
+    ],
+)
+def test_an_incarnation_may_change_with_an_event_that_nobody_saw(
+    step: float | None, host: str | None, rules: set[str]
+) -> None:
+    recording = Recording().moved(T0, "raise").see(T0 + 100, 5, event(), host=host)
+    if step is not None:
+        recording.moved(step, "raise", B).moved(step, "withdraw", B)
+    recording.see(T0 + 102, 7, event(), host=host)
+    assert {finding.rule for finding in judge(recording.records).findings} == rules
+
+
+@pytest.mark.parametrize(
+    ("source", "listed", "rules"),
+    [
+        ("User", False, {"unannounced-shown"}),
+        ("User", True, set()),
+        ("Platform", False, set()),
+    ],
+)
+def test_a_users_event_is_shown_if_its_group_was_enabled(
+    source: str, listed: bool, rules: set[str]
+) -> None:
+    shown = event(type="Reboot", EventSource=source, DurationInSeconds=-1)
+    recording = Recording().moved(T0, "raise", type="Reboot", source=source, listed=listed)
+    recording.moved(T0 + 100, "list", type="Reboot", source=source).see(T0 + 100, 1, shown)
+    assert {finding.rule for finding in judge(recording.records).findings} == rules
+
+
 def test_an_approval_just_before_the_start_of_another_event_waits() -> None:
     other = event(B, resources=["web_1"])
     silent(

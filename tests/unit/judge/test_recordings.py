@@ -56,7 +56,8 @@ def with_ids(part: str, recording: Recording) -> Recording:
 
 
 def write(path: Path, recording: Recording) -> str:
-    path.write_text("".join(json.dumps(record) + "\n" for record in recording.records))
+    records = [*recording.records, {"kind": "end", "t": recording.records[-1]["t"]}]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return str(path)
 
 
@@ -177,21 +178,66 @@ def test_the_clocks_of_nodes_may_differ() -> None:
     assert judge(recording(0.02, 0.04).records).ok
 
 
+def test_the_clock_of_a_node_may_differ_by_what_was_measured() -> None:
+    """What is measured again replaces what was known about the same time."""
+
+    def ok(*measured: tuple[float, float]) -> bool:
+        recording = Recording().approve(T0 - 5, A)
+        recording.note({"kind": "up", "t": T0 - 9, "host": "h1", "clock_error": 1.0})
+        for since, error in measured:
+            line = {"kind": "clock", "t": T0 - 8, "host": "h1", "since": since, "error": error}
+            recording.note(line)
+        recording.see(T0, 6, started(event()), machine="web_1").see(T0 + 0.05, 5, event())
+        return judge(recording.records).ok
+
+    assert ok()
+    assert ok((T0 - 9, 0.06))
+    assert not ok((T0 - 9, 0.06), (T0 - 9, 0.04))
+    assert ok((T0 - 9, 0.06), (T0 - 7, 0.04))
+    assert ok((T0 - 7, 0.04))
+
+
 def test_machines_on_different_hosts_may_have_the_same_address() -> None:
     machines = {
         "web_0": {"group": "web", "update_domain": 0, "addresses": ["10.0.0.9"], "hosts": ["h1"]},
         "jump": {"group": "jump", "update_domain": 0, "addresses": ["10.0.0.9"], "hosts": ["h2"]},
     }
 
-    def asked(host: str | None, **answer: object) -> set[str]:
+    def asked(host: str | None, moved: str = "h1") -> set[str]:
         recording = Recording(fleet=False).fleet(T0 - 9, machines=machines)
+        recording.placement(T0 + 60, web_0=moved)
         recording.see(T0, 2, event(), machine=None, **{"from": "10.0.0.9"}, host=host)
         return {finding.rule for finding in judge(recording.records).findings}
 
     assert asked("h1") == set()
     assert asked("h2") == {"leak-resource"}
     assert asked(None) == set()  # it may be either
-    assert asked("h3") == set()  # to which one of them may have come
+    assert asked("h3") == {"unknown-caller"}  # there is none at that address
+    assert asked("h3", moved="h3") == set()  # it was already there for a moment
+
+
+@pytest.mark.parametrize(
+    ("host", "status", "findings"),
+    [
+        ("h1", 200, set()),
+        ("h2", 200, {"unknown-caller"}),
+        ("h2", 404, set()),
+        ("h2", 500, set()),  # the node cannot reach control
+        ("h2", 400, {"wrong-status"}),
+        (None, 200, set()),
+    ],
+)
+def test_a_caller_is_known_only_on_the_host_of_its_machine(
+    host: str | None, status: int, findings: set[str]
+) -> None:
+    hosts = dict.fromkeys(FLEET["machines"], "h2") | {"web_0": "h1"}
+    recording = Recording(fleet=False).hosts(T0 - 9, **hosts)
+    asked = {"machine": None, "from": "10.0.0.10", "host": host}
+    if status == 200:
+        recording.see(T0, 2, **asked)
+    else:
+        recording.refuse(T0, '{ "error": "Not found" }', status, **asked)
+    assert {finding.rule for finding in judge(recording.records).findings} == findings
 
 
 @pytest.mark.parametrize(
@@ -213,4 +259,39 @@ def test_a_machine_that_has_moved_is_known_by_its_address_on_its_new_host(
     recording.placement(T0 + 50, web_0="h2")
     unknown = '{ "error": "Not found" }'
     recording.refuse(t, unknown, 404, machine=None, host=host, **{"from": address})
+    assert {finding.rule for finding in judge(recording.records).findings} == findings
+
+
+@pytest.mark.parametrize(("there", "findings"), [("h1", {"wrong-status"}), ("h2", set())])
+def test_a_machine_that_may_be_on_two_hosts_is_not_known_by_its_address(
+    there: str, findings: set[str]
+) -> None:
+    """Another node has heard it."""
+    hosts = {**FLEET["machines"]["web_0"], "hosts": list(dict.fromkeys(("h1", there)))}
+    (address,) = hosts["addresses"]
+    recording = Recording(fleet=False).fleet(T0 - 9, machines={"web_0": hosts})
+    unknown = '{ "error": "Not found" }'
+    recording.refuse(T0, unknown, 404, machine=None, host="h1", **{"from": address})
+    recording.note({"kind": "placement", "t": T0 + 50, "machines": {"web_0": hosts["hosts"]}})
+    recording.refuse(T0 + 60, unknown, 404, machine=None, host="h1", **{"from": address})
+    assert {finding.rule for finding in judge(recording.records).findings} == findings
+
+
+@pytest.mark.parametrize(("t", "findings"), [(T0 + 20, {"server-error"}), (T0 + 50, set())])
+def test_a_node_may_have_nothing_to_show_to_a_machine_that_leaves(
+    t: float, findings: set[str]
+) -> None:
+    failed = '{"error":"The request could not be carried out. Try again"}'
+    recording = Recording(fleet=False).hosts(T0 - 9, web_0="h1").placement(T0 + 50, web_0="h2")
+    recording.see(T0, 2, event(), host="h1").refuse(t, failed, 500, host="h1")
+    assert {finding.rule for finding in judge(recording.records).findings} == findings
+
+
+@pytest.mark.parametrize(("error", "findings"), [(0.1, set()), (0.01, {"request-id"})])
+def test_a_guest_and_its_node_may_record_one_request_with_different_clocks(
+    error: float, findings: set[str]
+) -> None:
+    recording = Recording().note({"kind": "up", "t": T0 - 9, "host": "h1", "clock_error": error})
+    recording.see(T0, 2, event(), host="h1", answer_headers={"x-ms-request-id": "1"})
+    recording.see(T0 + 0.05, 2, event(), answer_headers={"x-ms-request-id": "1"})
     assert {finding.rule for finding in judge(recording.records).findings} == findings

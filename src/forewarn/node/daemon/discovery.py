@@ -35,6 +35,7 @@ class Note(msgspec.Struct, frozen=True):
     pid: int
     metadata: str
     control: str
+    network: str = ""  # its network namespace, on Linux
 
 
 class NotFound(Exception):
@@ -49,7 +50,7 @@ def note(metadata: str, control: str) -> Iterator[None]:
     path = None
     try:
         path = _own_directory() / f"{pid}.json"
-        path.write_bytes(msgspec.json.encode(Note(pid, metadata, control)))
+        path.write_bytes(msgspec.json.encode(Note(pid, metadata, control, _network())))
         if path.parent == SYSTEM:
             path.chmod(0o644)
     except (OSError, NotFound):
@@ -67,8 +68,10 @@ def running() -> list[Note]:
 
 
 def find() -> str:
-    """Return the URL of the control API, if exactly one service runs on this machine."""
-    notes = running()
+    """Return the URL of the control API, if exactly one service runs on this machine. Services in
+    this network namespace come first: the same URL is another service in another one."""
+    network, notes = _network(), running()
+    notes = [note for note in notes if note.network in ("", network)] or notes
     if not notes:
         raise NotFound(
             "no service runs on this machine; start one with 'forewarn dev',"
@@ -81,6 +84,14 @@ def find() -> str:
             f" {services}"
         )
     return notes[0].control
+
+
+def _network() -> str:
+    """Return the name of this network namespace; empty where there are none."""
+    try:
+        return str(Path("/proc/self/ns/net").readlink())
+    except OSError:
+        return ""
 
 
 def _notes() -> Iterator[Note]:

@@ -52,7 +52,8 @@ class NodeListener:
         self._nodes = nodes
         self._new_hosts = NewHosts(nodes.enrollments)
         self._refused = LogThrottle()
-        self._handshakes = asyncio.Semaphore(MAX_HANDSHAKES)
+        self._loop = asyncio.get_running_loop()
+        self._handshakes = 0  # that have begun and are not over
         self._socket = listener
         self._socket.setblocking(False)
 
@@ -64,28 +65,35 @@ class NodeListener:
         host, port = self._socket.getsockname()[:2]
         return Address(host, port)
 
-    async def accept(self, tasks: guard.Tasks) -> None:
-        """Accept nodes, for ever. All of them may come at once, and a handshake takes milliseconds:
-        whatever else is to be done gets its turn after each."""
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._handshakes.acquire()
-            try:
-                connection, peer = await loop.sock_accept(self._socket)  # no peer: a UNIX socket
-            except OSError as error:  # no file can be opened
-                self._handshakes.release()
-                log.error("a node could not be accepted", why=str(error))
-                await guard.pause(ACCEPT_AGAIN)
-                continue
-            if _has_given_up(connection):
-                self._handshakes.release()
-                connection.close()
-            else:
-                tasks.start(self._serve(connection, peer), "a line to a node")
-            await guard.pause(0)
+    def accept(self, tasks: guard.Tasks) -> None:
+        """Accept nodes until it is closed. All of them may come at once, and a handshake takes
+        milliseconds: whatever else is to be done gets its turn after each."""
+        if self._socket.fileno() >= 0 and self._handshakes < MAX_HANDSHAKES:
+            self._loop.add_reader(self._socket, self._accept, tasks)
 
-    async def _serve(self, connection: socket.socket, peer: tuple[Any, ...]) -> None:
-        loop = asyncio.get_running_loop()
+    def _accept(self, tasks: guard.Tasks) -> None:
+        try:
+            connection, peer = self._socket.accept()  # no peer: a UNIX socket
+        except BlockingIOError:
+            return
+        except OSError as error:  # no file can be opened
+            log.error("a node could not be accepted", why=str(error))
+            self._loop.remove_reader(self._socket)
+            self._loop.call_later(ACCEPT_AGAIN, self.accept, tasks)
+            return
+        if _has_given_up(connection):
+            connection.close()
+            return
+        connection.setblocking(False)
+        self._handshakes += 1
+        if self._handshakes >= MAX_HANDSHAKES:
+            self._loop.remove_reader(self._socket)
+        tasks.start(self._serve(connection, peer, tasks), "a line to a node")
+
+    async def _serve(
+        self, connection: socket.socket, peer: tuple[Any, ...], tasks: guard.Tasks
+    ) -> None:
+        loop = self._loop
         reader = asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(reader)
         tls = self._certificates
@@ -102,7 +110,8 @@ class NodeListener:
                 log.warning("a node was refused", peer=peer[0] if peer else "", why=why)
             return
         finally:
-            self._handshakes.release()
+            self._handshakes -= 1
+            self.accept(tasks)
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         certificate = transport.get_extra_info("ssl_object").getpeercert(True) if tls else b""
         if certificate is None:  # which TLS allows only if hosts can be enrolled
@@ -128,6 +137,7 @@ class NodeListener:
         await self._nodes.serve(reader, writer, host, certificate)
 
     def close(self) -> None:
+        self._loop.remove_reader(self._socket)
         self._socket.close()
 
 

@@ -69,7 +69,8 @@ class EmbeddedServer(uvicorn.Server):
         for listener in sockets or []:
             listener.close()
         for connection in list(self.server_state.connections):
-            connection.shutdown()
+            if not _is_closing(connection):  # closed twice, TLS cannot be aborted
+                connection.shutdown()
         await guard.pause(0)
         try:
             async with asyncio.timeout(GRACE):
@@ -92,6 +93,11 @@ class EmbeddedServer(uvicorn.Server):
             await super().startup([])
             self.servers.append(self._make_acceptor(sockets or [], self.make_protocol))
         self.ready.set()
+
+
+def _is_closing(connection: Any) -> bool:
+    transport = getattr(connection, "transport", None)
+    return transport is not None and transport.is_closing()
 
 
 def make_server(

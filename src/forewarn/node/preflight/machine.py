@@ -39,6 +39,7 @@ def findings(loaded: LoadedSettings, config: Config, path: Path | None) -> Itera
     yield from _addresses(loaded, config)
     yield from _local_node(loaded, config)
     yield from _certificate(loaded, config)
+    yield from _identities(loaded)
     yield from _issuer(loaded, config)
     yield from _programs(config)
     yield from open_files_findings(loaded, config)
@@ -112,6 +113,12 @@ def _local_node(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
             f"{path} cannot be created by this user: let systemd hand the socket over"
             " (forewarn-nodes.socket), or choose a directory that this user can write to",
         )
+
+
+def _identities(loaded: LoadedSettings) -> Iterator[Finding]:
+    file = Path(loaded.settings.identities)
+    if loaded.settings.identities and readable_by_all(file):
+        yield warning(loaded, "identities", f"{file} can be read by all users: chmod o= {file}")
 
 
 def _certificate(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:

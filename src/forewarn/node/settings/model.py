@@ -31,6 +31,7 @@ PATHS = (
     "nodes_key",
     "nodes_authority",
     "authority",
+    "identities",
 )
 
 PREFIX = "FOREWARN_"  # of an environment variable that sets a setting
@@ -111,6 +112,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     tls_key: str = ""  # key of tls_certificate (PEM)
     allow_plain_control: bool = False  # allow `control` beyond loopback without TLS
     arm: str = ""  # address for az and Azure's SDKs, with the TLS of `control`; empty: none
+    identities: str = ""  # file with the secret that signs tokens of machines; empty: none
     allow_other_addresses: bool = False  # allow `metadata` beyond link-local and loopback
     history: str = "90d"  # how long the history is kept; empty: forever
     record: str = ""  # file for a trace of all requests, answers and events; empty: none

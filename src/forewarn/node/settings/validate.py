@@ -178,6 +178,7 @@ class _Validation:
             tls=self._get("tls_certificate", lambda: values.tls(settings), None),
             allow_plain_control=settings.allow_plain_control,
             arm=arm,
+            identities=self._get("identities", lambda: values.identities(settings), b""),
             nodes=nodes,
             local_node=local_node,
             record=Path(settings.record) if settings.record else None,

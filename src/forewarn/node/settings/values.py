@@ -15,6 +15,7 @@ from forewarn.node.config import Address, ArmListener, LocalLine, NodeLines, Tls
 from forewarn.node.listening.unix_socket import MAX_SOCKET_PATH, too_long
 from forewarn.node.settings.model import Settings, SettingsError
 from forewarn.service.access.authority import CERTIFICATE
+from forewarn.service.access.machine_tokens import LEAST_KEY
 from forewarn.support.program import ProgramUnusable, find_program
 from forewarn.support.text import in_words, listing, parse_duration
 
@@ -140,6 +141,26 @@ def arm(settings: Settings) -> ArmListener | None:
             " and tls_key"
         )
     return ArmListener(where, Tls(Path(settings.tls_certificate), Path(settings.tls_key)))
+
+
+def identities(settings: Settings) -> bytes:
+    """Return the secret with which tokens of machines are signed; empty: there are none."""
+    if not settings.identities:
+        return b""
+    if not settings.arm:
+        raise SettingsError(
+            "identities: tokens of machines are for az and Azure's SDKs; set arm as well"
+        )
+    try:
+        secret = Path(settings.identities).read_bytes().strip()
+    except OSError as error:
+        raise SettingsError(f"identities: {error.filename}: {error.strerror}") from error
+    if len(secret) < LEAST_KEY:
+        raise SettingsError(
+            f"identities: {settings.identities} has {len(secret)} bytes, and must have at least"
+            f" {LEAST_KEY}, for example from: openssl rand -hex 32"
+        )
+    return secret
 
 
 def address(key: str, text: str) -> Address:

@@ -1,8 +1,8 @@
 """Which clients have polled lately, and which of them have not yet seen the newest change, or have
 not reacted to it.
 
-For a service on virtual time, which can wait for its clients before it moves on. On real time
-nothing waits for clients, so polls are not counted here.
+For a service on virtual time, which can wait for its clients before it moves on. In a test in real
+time, only its verdict and the end of a scenario wait for them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import NamedTuple, TypeAlias
 from forewarn.core import Event, Group, Now, Status
 from forewarn.core.changes import EventMoved, MachinePut, MachineRemoved
 from forewarn.core.lifecycle import Move
-from forewarn.service.engine.ledger import Hung
+from forewarn.core.time import SECOND, Duration, Time
+from forewarn.service.engine.ledger import Hung, Ledger
 from forewarn.store.port import Commit, Store
 from forewarn.support import guard
 
@@ -25,7 +26,10 @@ REACTION_TIME = 1.0  # seconds of guard time for a client to react to an event t
 MAX_PATIENCE = 30.0  # seconds of guard time for a client that polls seldom
 INTERVALS_TO_WAIT = 3  # of its own, for which a client that polls seldom is waited for
 MIN_PATIENCE = 1.0  # seconds of guard time for a client whose machine is being disturbed
+PREPARE_FACTOR = 3  # times as long for a client that has just seen an event of its own machine
 START_FACTOR = 3  # times as long for a program that was started again, and has to begin first
+LEAST_STEP: Duration = 5 * SECOND  # to which the steps towards a NotBefore are halved
+REPEATED_POLLS = 5  # after which a client is known to poll by itself, in a test in real time
 POLLS_TO_CATCH_UP = (
     2  # polls: the first one shows the change, the next one says that it has been handled
 )
@@ -120,9 +124,14 @@ class CatchUp:
     client polls again.
     """
 
-    def __init__(self, store: Store, on_poll: OnPoll) -> None:
+    def __init__(
+        self, store: Store, ledger: Ledger, on_poll: OnPoll, *, real_time: bool = False
+    ) -> None:
+        self._ledger = ledger
         self._on_poll = on_poll
+        self._real_time = real_time
         self.waiting: Callable[[str], bool] = lambda _: False  # does a machine long-poll?
+        self.end_waits: Callable[[str, str], None] = lambda *_: None  # of a machine of this group
         self.unanswered: Callable[[str], bool] = lambda _: False  # does a request of it hang?
         self.on_unresponsive: Callable[[str, str, float, bool], None] = lambda *_: None
         self.on_responsive: Callable[[str, str], None] = lambda *_: None
@@ -184,7 +193,9 @@ class CatchUp:
         if caller_id == GUEST and polls.senders != NOBODY:
             senders = self.requesting()
             polls.senders = senders if polls.senders is None else polls.senders & senders
-        if self._waits and polls.count > 1:
+        if (self._waits and polls.count > 1) or (
+            self._real_time and caller_id == GUEST and polls.count >= REPEATED_POLLS
+        ):
             self._polls_by_itself(client)
         self._responds(client)
         if client in self._owed:
@@ -250,6 +261,16 @@ class CatchUp:
             self._owed[machine, GUEST] = polls
             self._woken.set()
 
+    async def all_caught_up(self, patience: Patience, *, by_itself: bool = False) -> bool:
+        """Wait until clients have seen everything, including what they cause meanwhile. False if
+        there was none to wait for."""
+        waited = False
+        await self._ledger.idle()
+        while await self.caught_up(patience, by_itself=by_itself):
+            waited = True
+            await self._ledger.idle()
+        return waited
+
     async def caught_up(
         self, patience: Patience = DEFAULT_PATIENCE, *, by_itself: bool = False
     ) -> bool:
@@ -262,7 +283,7 @@ class CatchUp:
         while not self._stopped:
             now = guard.monotonic()
             ends = {
-                client: polls.end(patience.polls)
+                client: polls.end(self._patience(client, polls, patience.polls))
                 for client, polls in self._owed.items()
                 if not _sent_by(patience.caller, client, polls)
                 and polls.expected(patience.polls, by_itself)
@@ -272,7 +293,8 @@ class CatchUp:
                 {client for client, end in ends.items() if end > now},
             )
             for client in ends.keys() - self._behind:
-                self._give_up(client, patience.polls, in_vain=client in waited_for)
+                longest = self._patience(client, self._owed[client], patience.polls)
+                self._give_up(client, longest, in_vain=client in waited_for)
             end = max(ends.values(), default=now)
             if not self._behind:
                 end = self._reactions_end(patience, now)
@@ -289,6 +311,28 @@ class CatchUp:
             finally:
                 self._waits -= 1
         raise Stopped("the service is stopping")
+
+    def half_way(self, now: Time, to: Time, watched: Callable[[str], bool]) -> Time:
+        """Return where to stop on the way, so that clients see how close their events are: half way
+        to the first NotBefore of an event that nobody has approved and of which a machine is
+        `watched`. Otherwise `to`."""
+        for event in self._undecided.values():
+            step = _half(event.not_before - now)
+            if step >= LEAST_STEP and any(map(watched, event.resources)):
+                to = min(to, now + step)
+        return to
+
+    def show_time(self, now: Time, caller: str | None) -> None:
+        """Expect polls that show clients how close their events are. At the last stop before an
+        event, they have time to react once more."""
+        for event in self._undecided.values():
+            for machine in event.resources:
+                for caller_id, polls in self._watching(machine, caller):
+                    polls.owed, polls.since = POLLS_TO_CATCH_UP, guard.monotonic()
+                    self._owed[machine, caller_id] = polls
+                    self.end_waits(machine, event.group)
+                if _half(event.not_before - now) < LEAST_STEP:
+                    self._noticed.pop((event.id, machine), None)
 
     def forget(self, machine: str) -> None:
         """Stop waiting for the clients of a machine until they poll again."""
@@ -317,6 +361,14 @@ class CatchUp:
             callers = self._callers.get(machine)
             return callers[-1] if callers else GUEST
 
+    def _patience(self, client: Client, polls: _Polls, patience: float) -> float:
+        """Return how long a client is waited for: longer if it has seen an event of its own, for
+        which it may be preparing before it polls again."""
+        preparing = polls.owed < POLLS_TO_CATCH_UP and any(
+            client[0] in event.resources for event in self._undecided.values()
+        )
+        return PREPARE_FACTOR * patience if preparing else patience
+
     def _reactions_end(self, patience: Patience, now: float) -> float:
         """Return until when clients have time to react to their own events: each from when it was
         first known to have seen the event."""
@@ -324,21 +376,26 @@ class CatchUp:
         for event in self._undecided.values():
             ready = {report.machine for report in event.ready}
             for machine in event.resources:
-                if machine not in ready and self._watches(machine, patience.caller):
+                if machine not in ready and self.watches(machine, patience.caller):
                     noticed = self._noticed.setdefault((event.id, machine), now)
                     end = max(end, noticed + patience.reaction)
         return end
 
-    def _watches(self, machine: str, caller: str | None) -> bool:
-        """Return whether a client that polls by itself has seen what is visible as this machine."""
-        return any(
-            polls.by_itself
+    def watches(self, machine: str, caller: str | None) -> bool:
+        """Return whether a client other than the caller polls by itself as this machine, and has
+        seen what is visible."""
+        return bool(self._watching(machine, caller))
+
+    def _watching(self, machine: str, caller: str | None) -> list[tuple[str, _Polls]]:
+        return [
+            (caller_id, polls)
+            for caller_id, polls in self._polls.get(machine, {}).items()
+            if polls.by_itself
             and not polls.given_up
             and not polls.ended
             and (machine, caller_id) not in self._owed
             and not _sent_by(caller, (machine, caller_id), polls)
-            for caller_id, polls in self._polls.get(machine, {}).items()
-        )
+        ]
 
     def _note_decision(self, event: Event) -> None:
         """Remember an event for as long as clients may approve it."""
@@ -437,6 +494,11 @@ class CatchUp:
         self._behind.discard(client)
         if not self._behind:
             self._woken.set()
+
+
+def _half(left: Duration) -> Duration:
+    """Return half of a time that is left, in whole seconds, as clients are shown them."""
+    return left // 2 // SECOND * SECOND
 
 
 def _sent_by(caller: str | None, client: Client, polls: _Polls) -> bool:

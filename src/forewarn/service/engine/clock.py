@@ -21,6 +21,7 @@ from typing import Protocol
 import msgspec
 
 from forewarn.core.time import DAY, MINUTE, SECOND, Duration, Durations, Now, Time, UntrustedClock
+from forewarn.service.engine.clock_error import ClockError
 from forewarn.support import guard
 from forewarn.support.text import LONGEST
 
@@ -271,16 +272,29 @@ class FollowedClock(_Continuity):
         super().__init__()
         self._monotonic = monotonic
         self._offset = guard.wall_us() - monotonic()  # until the first time is received
+        self.error = ClockError(self._read(), self._offset)
+        self.on_error: Callable[[], None] = lambda: None  # called when it may have changed
 
-    def follow(self, at: Time, *, reset: bool = False) -> None:
-        offset = at - self._monotonic()
+    def follow(self, at: Time, *, asked: int | None = None, reset: bool = False) -> None:
+        """Follow a time that was received just now, and `asked` for at this time of the kernel."""
+        before, monotonic = self._read(), self._monotonic()
+        self.error.shows(before - monotonic)
+        offset = at - monotonic
         if reset or not -STEP < offset - self._offset < 0:  # a little less is only delay
             self._offset = offset
+        if asked is not None:
+            self.error.measured(offset, at - asked, before)
+            self._offset = min(self._offset, at - asked)
         self._floor = at if reset else max(self._floor, at)
+        self.error.shows(self._read() - monotonic)
+        self.on_error()
 
     def now(self, rules: Durations) -> Now:
+        return self._now(self._read(), rules)
+
+    def _read(self) -> Time:
         self._floor = max(self._floor, self._offset + self._monotonic())
-        return self._now(self._floor, rules)
+        return self._floor
 
     def resume(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from forewarn.core import Time
 from forewarn.core.time import MAX_TIME, SECOND
@@ -61,13 +61,13 @@ class VirtualTime:
         clock further, is ignored.
         """
         async with self._turn:
-            while not await self._step(to, self._ledger.idle):
+            while not await self._step(to, None):
                 pass
 
     async def play(self, to: Time, patience: Patience = DEFAULT_PATIENCE) -> None:
         """Jump, and at every visible change wait until the clients have seen it."""
         async with self._turn:
-            while not await self._step(to, lambda: self._caught_up(patience)):
+            while not await self._step(to, patience):
                 pass
 
     async def step(self, to: Time, patience: Patience | None = None) -> bool:
@@ -79,19 +79,21 @@ class VirtualTime:
         may not have seen.
         """
         async with self._turn:
-            if patience is None:
-                return await self._step(to, self._ledger.idle, look=True)
-            return await self._step(to, lambda: self._caught_up(patience), look=True)
+            return await self._step(to, patience, look=True)
 
     async def next_due(self) -> Time | None:
         """Return when something is due next, once everything that is under way has happened."""
         await self._ledger.idle()
         return self._scheduler.next_due()
 
+    def half_way(self, to: Time, watched: Callable[[str], bool]) -> Time:
+        """Return where to stop on the way, so that clients see time pass; see `CatchUp`."""
+        return self.catch_up.half_way(self.clock.at, to, watched)
+
     async def let_clients_catch_up(self, patience: Patience) -> None:
         """Wait for clients that poll by themselves until they have seen what is visible now."""
         async with self._turn:
-            await self._caught_up(patience, by_itself=True)
+            await self.catch_up.all_caught_up(patience, by_itself=True)
 
     async def resume(self, speed: float = 1.0) -> None:
         """Let the clock run continuously. It waits for clients, as `play` does."""
@@ -129,10 +131,8 @@ class VirtualTime:
             run.cancel()
         return run
 
-    async def _step(
-        self, to: Time, settled: Callable[[], Awaitable[bool | None]], *, look: bool = False
-    ) -> bool:
-        waited = await settled()
+    async def _step(self, to: Time, patience: Patience | None, *, look: bool = False) -> bool:
+        waited = await self._settle(patience)
         if self._stopped:
             raise Stopped("the service is stopping")
         if waited or (look and self._changed()):
@@ -143,10 +143,25 @@ class VirtualTime:
             at = max(to, self.clock.at)
         elif at <= self.clock.at:
             raise Hung("a deadline has passed, but its action is not carried out")
-        self.clock.set(at)
-        await settled()
+        if patience is None:
+            self.clock.set(at)
+        else:
+            caller = patience.caller
+            stop = self.half_way(at, lambda machine: self.catch_up.watches(machine, caller))
+            self.clock.set(stop)
+            if stop < at:
+                self.catch_up.show_time(stop, caller)
+                reached = False
+        await self._settle(patience)
         self._looked_at, self._looks = self.catch_up.commits, 0
         return reached
+
+    async def _settle(self, patience: Patience | None) -> bool:
+        """Wait until what is under way has happened and, with `patience`, clients have seen it."""
+        if patience is not None:
+            return await self.catch_up.all_caught_up(patience)
+        await self._ledger.idle()
+        return False
 
     def _changed(self) -> bool:
         """Return whether something has changed since the last step, unless every step finds that:
@@ -154,16 +169,6 @@ class VirtualTime:
         looked_at, self._looked_at = self._looked_at, self.catch_up.commits
         self._looks += 1
         return looked_at != self._looked_at and self._looks <= MAX_LOOKS
-
-    async def _caught_up(self, patience: Patience, *, by_itself: bool = False) -> bool:
-        """Wait until clients have seen everything, including what they cause meanwhile. False if
-        there was none to wait for."""
-        waited = False
-        await self._ledger.idle()
-        while await self.catch_up.caught_up(patience, by_itself=by_itself):
-            waited = True
-            await self._ledger.idle()
-        return waited
 
     async def _run_continuously(self, speed: float) -> None:
         """Move on every TICK. Time spent waiting for clients is not made up for."""

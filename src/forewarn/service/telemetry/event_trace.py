@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterable, Mapping
+from io import FileIO
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,6 +22,7 @@ from forewarn.core.changes import (
     MachinePut,
     MachineRemoved,
 )
+from forewarn.core.fleet import domain_name
 from forewarn.core.halts import Halt
 from forewarn.core.labels import labels_of, matches, parse
 from forewarn.core.lifecycle import SHOWN, Move
@@ -50,6 +52,7 @@ Sink: TypeAlias = Callable[[dict[str, Any]], None]
 STAGES = SHOWN | {Move.LIST}  # the moves that are recorded: what a guest could see, and since when
 WINDOWS_AHEAD: Duration = 35 * DAY  # for which a line says when maintenance may start
 WINDOWS_AGAIN: Duration = DAY  # before the end of which the next line is written
+TAIL = 65_536  # bytes that are read at once to find the last line of a recording
 
 
 class EventTrace:
@@ -64,6 +67,7 @@ class EventTrace:
         self._windows: list[tuple[Any, ...]] = []  # as recorded
         self._windows_until: Time | None = None  # None: there are none
         self._begun = False
+        self._cut_off: Time | None = None  # where the recording that is continued ends unfinished
 
     def add_sink(self, sink: Sink) -> None:
         """Pass every line from now on to this function as well."""
@@ -75,14 +79,29 @@ class EventTrace:
             sink(line)
 
     def begin(
-        self, store: Store, clock: Clock, now: Callable[[], Now], *, answered: bool = False
+        self,
+        store: Store,
+        clock: Clock,
+        now: Callable[[], Now],
+        *,
+        engine: str,
+        answered: bool = False,
     ) -> None:
-        """Record from now on what this process does. If guests were `answered` before, this ends no
-        outage."""
+        """Record from now on what this process does, with a store of this `engine`. If guests were
+        `answered` before, this ends no outage."""
+        self.continued(now().at)
         self.follow(store, clock)
         wall = {"clock": "wall"} if isinstance(clock, RealClock) else {}
-        self.write("up", now().at, **wall, **({"answered": True} if answered else {}))
+        before = {"answered": True} if answered else {}
+        self.write("up", now().at, engine=engine, **wall, **before)
         self._begun = True
+
+    def continued(self, at: Time) -> None:
+        """Record that lines are missing, if the process that has written the last one was killed:
+        what was committed or answered just before that may not be in the recording."""
+        if self._cut_off is not None:
+            self.write("gap", self._cut_off, until=at / SECOND)
+            self._cut_off = None
 
     def end(self, now: Callable[[], Now]) -> None:
         if self._begun:
@@ -271,7 +290,9 @@ class EventTrace:
         for id, members in joints.items():
             groups = {event.id: event.group for event in members}
             joint = members[0].joint
-            domain = {} if joint is None or joint.domain is None else {"domain": joint.domain}
+            domain = {}
+            if joint is not None and joint.domain is not None:
+                domain["domain"] = domain_name(joint.domain)
             self.write("joint", at, id=id, host=members[0].host, events=groups, **domain)
 
     def impact(self, impact: Impact) -> None:
@@ -292,6 +313,11 @@ class EventTrace:
     def joined(self, at: Time, host: str, machines: Iterable[str]) -> None:
         """Record that the node shows these machines everything that it had missed."""
         self.write("joined", at, host=host, machines=list(machines))
+
+    def reach(self, at: Time, hosts: Iterable[str], *, reached: bool) -> None:
+        """Record that control cannot reach the nodes of hosts, or can reach them again."""
+        if names := list(hosts):
+            self.write("reachable" if reached else "unreachable", at, hosts=names)
 
     def without_node(self, at: Time, host: str) -> None:
         """Record that a host is no longer expected to have a node."""
@@ -331,11 +357,18 @@ class EventTrace:
             for group in store.groups.values()
             for machine in group.machines
         }
-        groups = {group.name: {"kind": group.kind.value} for group in store.groups.values()}
+        groups = {
+            group.name: {
+                "kind": group.kind.value,
+                **({"shown": group.shown} if group.shown else {}),
+            }
+            for group in store.groups.values()
+        }
         machines = {
             name: {
                 "group": group,
                 "update_domain": machine.update_domain,
+                **({"fault_domain": machine.fault_domain} if machine.split else {}),
                 "addresses": machine.addresses,
                 **({"hosts": hosts} if (hosts := _hosts(machine)) else {}),
                 **({"spot": True} if machine.spot else {}),
@@ -353,7 +386,7 @@ class EventTrace:
 
 def _identity(machine: Machine) -> tuple[Any, ...]:
     """Return what a fleet line says about a machine, except for its hosts."""
-    return machine.update_domain, machine.addresses, machine.spot, machine.alive
+    return machine.domain, machine.addresses, machine.spot, machine.alive
 
 
 def _hosts(machine: Machine) -> list[str]:
@@ -423,10 +456,11 @@ def _approval(event: Event) -> dict[str, Any]:
 class FileEventTrace(EventTrace):
     def __init__(self, path: Path, rules: Durations, host: str = "") -> None:
         """`host` is that of the node that records; empty: it is no node."""
-        self._host = {"host": host} if host else {}
-        self._file = private(path).open("ab", buffering=0)
-        self._broken = False
         super().__init__(self._append, rules)
+        self._host = {"host": host} if host else {}
+        self._file = private(path).open("a+b", buffering=0)
+        self._cut_off = _cut_off(self._file)
+        self._broken = False
 
     def _append(self, record: dict[str, Any]) -> None:
         if self._broken:
@@ -445,3 +479,28 @@ class FileEventTrace(EventTrace):
 
     def close(self) -> None:
         self._file.close()
+
+
+class _LastLine(msgspec.Struct):
+    kind: str
+    t: float
+
+
+def _cut_off(file: FileIO) -> Time | None:
+    """Return the time of the last line of a recording that ends although its service had not
+    stopped; None for any other file. An incomplete last line is removed."""
+    end, tail = file.seek(0, os.SEEK_END), b""
+    while end and tail.count(b"\n") < 2:
+        begin = max(0, end - TAIL)
+        file.seek(begin)
+        end, tail = begin, file.read(end - begin) + tail
+    *_, last, torn = (b"", *tail.rsplit(b"\n", 2))
+    try:
+        line = msgspec.json.decode(last, type=_LastLine)
+    except msgspec.DecodeError:
+        if torn:
+            file.write(b"\n")
+        return None
+    if torn:
+        file.truncate(end + len(tail) - len(torn))
+    return None if line.kind in ("down", "end") else round(line.t * SECOND)

@@ -65,6 +65,15 @@ def test_a_note_whose_process_is_gone_is_removed(own: Path) -> None:
     assert {path.name for path in own.rglob("*.json")} == {"y.json"}
 
 
+def test_a_service_in_another_network_namespace_is_not_mistaken_for_one_here(own: Path) -> None:
+    """Their URLs may be equal."""
+    left, pid = own / f"system/{os.getppid()}.json", os.getppid()
+    left.write_bytes(msgspec.json.encode(Note(pid, "http://guests", "http://control", "net:[1]")))
+    assert find() == "http://control"  # which may be reached from here as well
+    with note("http://guests", "http://here"):
+        assert find() == "http://here"
+
+
 def test_several_services_are_refused_without_a_choice(own: Path) -> None:
     left = own / f"system/{os.getppid()}.json"
     left.write_bytes(msgspec.json.encode(Note(os.getppid(), "http://guests", "http://other")))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import socket
 import ssl
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -27,8 +30,9 @@ from forewarn.node import Node
 from forewarn.node.config import Address, Tls
 from forewarn.node.listening import node_lines, tls
 from forewarn.node.listening.certificates import examine
-from forewarn.node.listening.node_lines import host_of, make_tls_dial
+from forewarn.node.listening.node_lines import NodeListener, host_of, make_tls_dial
 from forewarn.node.listening.tls import Certificates, CertificateUnusable
+from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from helpers.certificates import Authority
 from helpers.host_nodes import PATIENCE, Control
@@ -113,6 +117,25 @@ def test_a_node_waits_while_others_are_being_accepted_and_who_has_given_up_is_le
     refused = [entry["why"] for entry in logs if entry["event"] == "a node was refused"]
     assert len(refused) == 1  # the silent one
     assert "handshake" in refused[0]
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_whoever_comes_while_it_stops_is_not_left_open(tmp_path: Path, turns: int) -> None:
+    nodes: Any = SimpleNamespace(enrollments=None)
+    own = Certificates(Authority(tmp_path).issue("127.0.0.1"))
+
+    async def play() -> None:
+        listener = NodeListener(socket.create_server(("127.0.0.1", 0)), nodes, own)
+        address, tasks = listener.address, guard.Tasks()
+        assert address is not None
+        listener.accept(tasks)
+        with socket.create_connection((address.host, address.port)):
+            for _ in range(turns):
+                await guard.pause(0)
+            listener.close()
+            await tasks.end()
+
+    asyncio.run(play())  # an accepted connection that nobody has closed is a warning
 
 
 @pytest.mark.parametrize("names", [("forewarn:node:h2",), ("forewarn:node:h2", "c2.example.net")])

@@ -330,6 +330,20 @@ def test_an_invalid_address_for_azures_sdks_is_refused(
     assert says in problem
 
 
+def test_the_secret_of_machines_identities_is_that_of_a_file(tmp_path: Path) -> None:
+    arm = 'arm = "127.0.0.1:8171"\ntls_certificate = "c.pem"\ntls_key = "c.key"\n'
+    identities = 'identities = "secret"\n'
+    (problem,) = problems(written(tmp_path, arm + identities))
+    assert "secret: No such file" in problem
+    (tmp_path / "secret").write_text("s" * 31 + "\n")
+    (problem,) = problems(written(tmp_path, arm + identities))
+    assert "has 31 bytes" in problem
+    (tmp_path / "secret").write_text("s" * 32 + "\n")
+    assert load(written(tmp_path, arm + identities), {})[1].identities == b"s" * 32
+    (problem,) = problems(written(tmp_path, identities))
+    assert "set arm" in problem
+
+
 def test_a_missing_or_too_large_file_is_refused(tmp_path: Path) -> None:
     gone = tmp_path / "gone.toml"
     assert problems(gone) == [f"{gone}: {os.strerror(errno.ENOENT)}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import pytest
 
@@ -227,6 +228,52 @@ def test_a_clock_that_follows_another_goes_back_only_if_it_is_reset() -> None:
     assert clock.now(RULES).at == START + MINUTE
     clock.follow(START - DAY, reset=True)
     assert clock.now(RULES).at == START - DAY
+
+
+class Asked:
+    """A clock that follows another one, which is exactly `ahead` of the kernel's."""
+
+    def __init__(self) -> None:
+        self.passed = 0
+        self.ahead = START
+        self.clock = FollowedClock(lambda: self.passed)
+        self.clock.follow(START, reset=True)
+        self.clock.error.forget_shown()
+
+    def ask(self, *, there: int, back: int) -> float:
+        """Ask for the time, with a question and an answer that take so long; return by how much the
+        clock may have been wrong."""
+        asked, self.passed = self.passed, self.passed + there
+        at, self.passed = self.passed + self.ahead, self.passed + back
+        self.clock.follow(at, asked=asked)
+        return self.clock.error.seconds
+
+    @property
+    def wrong(self) -> int:
+        return self.clock.now(RULES).at - self.passed - self.ahead
+
+
+def test_a_clock_that_follows_another_knows_by_how_much_it_may_be_wrong() -> None:
+    asked = Asked()
+    assert asked.clock.error.seconds == math.inf
+    assert asked.ask(there=SECOND, back=SECOND // 10) == 1.0  # it may be behind
+    assert asked.ask(there=SECOND // 5, back=SECOND // 5) == 0.2
+    assert asked.ask(there=SECOND, back=SECOND) == 0.2  # which says nothing new
+    since = asked.clock.error.since
+    asked.ahead += SECOND  # it is set, or is faster
+    assert asked.ask(there=SECOND // 10, back=SECOND // 10) == 1.1
+    assert asked.clock.error.since > since
+
+
+def test_a_clock_that_is_ahead_of_the_one_that_it_follows_waits_for_it() -> None:
+    asked = Asked()
+    asked.ahead -= SECOND
+    assert asked.wrong == SECOND
+    assert asked.ask(there=SECOND // 10, back=SECOND // 10) == 1.1
+    asked.passed += SECOND // 2
+    assert asked.wrong == SECOND // 2  # it stands still, and never goes back
+    asked.passed += SECOND
+    assert asked.wrong == SECOND // 10
 
 
 def test_waiting_ends_at_the_instant_or_when_woken() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from forewarn.core import EventType, Refused
+from forewarn.core import Durations, EventType, Refused
 from forewarn.core import commands as c
 from forewarn.core.events import Joint
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
@@ -20,7 +20,7 @@ from forewarn.judge.apart_times import ApartTimes
 from forewarn.judge.trace import read_trace
 from forewarn.service.engine.writer import CommitPlan
 from forewarn.service.platform.configurations import Configurations
-from forewarn.service.telemetry.event_trace import EventTrace
+from forewarn.service.telemetry.event_trace import TAIL, EventTrace, FileEventTrace
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.testing import FaultKind, Service
@@ -325,3 +325,36 @@ def test_a_host_that_is_no_longer_expected_to_have_a_node_is_recorded(tmp_path: 
             assert not isinstance(service._session.run(hosts.without_node("h1", "test")), Refused)
         at = service.clock.now.timestamp()
     assert said(path, "without-node") == [{"kind": "without-node", "t": at, "host": "h1"}]
+    # Which of them control could reach is recorded, too.
+    reach = [(line["kind"], line["hosts"]) for line in said(path, "unreachable", "reachable")]
+    assert reach == [("unreachable", ["h1"]), ("reachable", ["h1"])]
+
+
+@pytest.mark.parametrize(
+    ("before", "cut_off"),
+    [
+        ("", None),
+        ('{"kind":"up","t":1.0}\n{"kind":"down","t":5.5}\n', None),
+        ('{"kind":"up","t":1.0}\n{"kind":"down","t":5.5}\n{"kind":"end","t":5.5}\n', None),
+        ('{"kind":"up","t":1.0}\n{"kind":"halts","t":5.5}\n', 5.5),
+        (f'{{"kind":"halts","t":5.5,"x":"{"y" * 3 * TAIL}"}}\n', 5.5),
+        ("not a trace\n", None),
+    ],
+    ids=["new", "stopped", "ended", "killed", "long line", "another file"],
+)
+@pytest.mark.parametrize("torn", ["", '{"kind":"exchange","t":6'], ids=["whole", "torn"])
+def test_a_recording_that_is_continued_says_where_it_was_cut_off(
+    tmp_path: Path, before: str, cut_off: float | None, torn: str
+) -> None:
+    path = tmp_path / "trace"
+    path.write_text(before + torn)
+    trace = FileEventTrace(path, Durations())
+    trace.continued(9 * SECOND)
+    trace.write("up", 9 * SECOND)
+    trace.close()
+    added = path.read_text().removeprefix(before).splitlines()
+    if torn and before in ("", "not a trace\n"):  # nobody knows whose line that was
+        assert added.pop(0) == torn
+    lines = [json.loads(line) for line in added]
+    gaps = [] if cut_off is None else [{"kind": "gap", "t": cut_off, "until": 9.0}]
+    assert lines == [*gaps, {"kind": "up", "t": 9.0}]

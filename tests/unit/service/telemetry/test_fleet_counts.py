@@ -82,10 +82,9 @@ def test_running_counts_equal_a_fresh_count(seed: int) -> None:
                 case 5:
                     service.clock.advance(f"{chance.randrange(1, 40)}m")
                 case 6:
-                    verb = chance.choice([node.hosts.degrade, node.hosts.fail, node.hosts.repair])
-                    service._session.run(
-                        verb(chance.choice(["host-a", "host-b", "host-c"]), "test")
-                    )
+                    name = chance.choice(["host-a", "host-b", "host-c"])
+                    verb = chance.choice(["degrade", "fail", "repair"])
+                    service._session.run(getattr(node.hosts, verb)(name, "test"))
                 case 7:
                     evict = c.Evict(id=node.platform.new_id(), machine=machine, by="test")
                     service._session.run(node.writer.submit(group, evict))
