@@ -12,9 +12,13 @@ from forewarn.control.http.access.authorization import limit_text
 from forewarn.control.http.context import LOCAL, Caller, Context
 from forewarn.core.access import local
 from forewarn.service.access.access_tokens import AccessTokenExpired
+from forewarn.service.access.machine_tokens import ROLE, MachineTokenInvalid
 from forewarn.service.access.oidc import is_token
+from forewarn.support.azure_names import RESOURCE_MANAGER
 
 TENANT = "6f0a3c1e-2f4b-5c8d-9e7a-0d1b2c3f4a5e"  # there is one
+# What clients call this API if they ask for a token, beside its address.
+AUDIENCES = tuple(f"https://{name}" for name in RESOURCE_MANAGER)
 ENDED = (
     "The access token is invalid: the token that it stands for has expired or was revoked, or this"
     " service does not know it. Log in again."
@@ -57,6 +61,27 @@ class ArmAdmission:
                 "Authentication failed. The 'Authorization' header is missing.",
             )
         address = str((scope.get("client") or ("", 0))[0])
+        try:
+            if machine := self._machine(text, base_url):
+                return machine
+            return await self._with_token(text, address, base_url)
+        except AccessTokenExpired as error:
+            raise _unauthenticated(
+                base_url, "ExpiredAuthenticationToken", "The access token has expired."
+            ) from error
+        except MachineTokenInvalid as error:
+            raise _unauthenticated(base_url, CODE_OF_STATUS[401], ENDED) from error
+
+    def _machine(self, text: str, base_url: str) -> Caller | None:
+        """Return the machine that a token stands for, which was issued for this API."""
+        tokens = self._context.machine_tokens
+        found = tokens.find(text, (base_url, *AUDIENCES)) if tokens is not None else None
+        if found is None:
+            return None
+        name = found.machine
+        return Caller(name=name, role=ROLE, limit=found.limit, token=f"machine:{name}")
+
+    async def _with_token(self, text: str, address: str, base_url: str) -> Caller:
         if not self._context.tokens.needed:
             if local(address):
                 return LOCAL
@@ -65,10 +90,6 @@ class ArmAdmission:
             if (token := self._context.access_tokens.find(text)) is not None:
                 return self._authentication.with_token(token)
             return await self._authentication.caller(text, address)
-        except AccessTokenExpired as error:
-            raise _unauthenticated(
-                base_url, "ExpiredAuthenticationToken", "The access token has expired."
-            ) from error
         except Refusal as refused:
             if refused.status == 401 and is_token(text) and self._context.tokens.oidc is None:
                 raise _unauthenticated(base_url, CODE_OF_STATUS[401], ENDED) from refused

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Coroutine
 from email.utils import formatdate
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import unquote
 
 import msgspec
 from litestar.exceptions import HTTPException
@@ -23,14 +23,16 @@ from forewarn.arm.not_offered import not_offered
 from forewarn.arm.operations import Operations
 from forewarn.arm.options import check_options
 from forewarn.arm.preconditions import check, precondition_of, with_tag
-from forewarn.arm.request import Answer, Request
+from forewarn.arm.request import Answer, Request, fields
 from forewarn.arm.routes import (  # each declares its operations
     availability_sets,
+    batch,
     configuration_assignments,
     dedicated_hosts,
     login,
     maintenance_configurations,
     operations,
+    resource_graph,
     resources,
     scale_sets,
     scheduled_events,
@@ -48,13 +50,14 @@ from forewarn.core.time import SECOND
 from forewarn.service.access.secret import hidden, hidden_bytes
 from forewarn.store.port import NotLeading, StoreFailed, StoreUnreadable
 from forewarn.support import guard
+from forewarn.support.azure_names import AZURE_NAMES
 from forewarn.support.logs import logger
 
 MAX_BODY = 1024 * 1024  # bytes
 MAX_LOGIN_BODY = 64 * 1024  # bytes, of a request that needs no token
 LOGIN_BODY_TIMEOUT = 10.0  # seconds to send it
 ROUTES = (
-    *(login, subscriptions, resources, operations),
+    *(login, subscriptions, resources, resource_graph, operations, batch),
     *(virtual_machines, scale_sets, availability_sets, dedicated_hosts),
     *(scheduled_events, updates, maintenance_configurations, configuration_assignments),
 )
@@ -119,26 +122,43 @@ class ArmApp:
         answer: Answer = await task
         return answer
 
+    async def _read(self, scope: Any, headers: dict[str, str], base_url: str) -> Answer:
+        try:
+            return await self._answer_to(scope, _no_body, headers, base_url)
+        except Exception as error:
+            answer = _answer_of(_error_of(error, base_url, scope))
+            return msgspec.structs.replace(answer, body=msgspec.Raw(_content_of(answer)))
+
     async def _answer_to(
         self, scope: Any, receive: Any, headers: dict[str, str], base_url: str
     ) -> Answer:
         values: dict[bytes, list[bytes]] = {}
         for name, value in scope["headers"]:
             values.setdefault(name.lower(), []).append(value)
-        admission.check_host(scope, values, self._context.host_names())
+        # Programs may have the names of the public cloud built in, and a hosts file for them.
+        accepted = (*self._context.host_names(), *AZURE_NAMES)
+        admission.check_host(scope, values, accepted)
         path = re.sub(r"/{2,}", "/", scope["path"])
         path = path.rstrip("/") or "/"
         query = scope["query_string"].decode("latin-1")
-        given = [(name.lower(), value) for name, value in parse_qsl(query, keep_blank_values=True)]
+        given = [(name.lower(), value) for name, value in fields(query)]
         parameters = dict(given)
         found = routing.find(scope["method"], path)
         if isinstance(found, list):
-            _check_version(parameters)
             raise not_offered(scope["method"], path, found)
         route, names = found
         scope["path_template"] = route.template
         if route.versioned:
             _check_version(parameters)
+
+        async def read(path: str, query: str) -> Answer:
+            target = {
+                "method": "GET",
+                "path": unquote(path),
+                "query_string": query.encode(errors="replace"),
+            }
+            return await self._read({**scope, **target}, headers, base_url)
+
         bound = None
         if route.role is not None:
             authorization = headers.get("authorization", "")
@@ -160,6 +180,7 @@ class ArmApp:
             context=self._context,
             operations=self._operations,
             bound=bound,
+            read=read,
         )
         condition = precondition_of(request, route.template)
         answer = await route.handler(msgspec.structs.replace(request, condition=condition))
@@ -185,6 +206,10 @@ def _check_version(parameters: dict[str, str]) -> None:
             f"The api-version '{hidden(version[:40])}' is invalid. It must be a date, such as"
             " 2024-07-01.",
         ) from error
+
+
+async def _no_body() -> dict[str, Any]:
+    return {"type": "http.request"}
 
 
 async def _content_of_anybody(receive: Any) -> bytes:
@@ -263,10 +288,14 @@ def _answer_of(error: ArmError) -> Answer:
     return Answer(status=error.status, body=error.body, headers=error.headers)
 
 
-async def _send(scope: Any, send: Any, answer: Answer, asked: dict[str, str]) -> None:
+def _content_of(answer: Answer) -> bytes:
     content = b"" if answer.body is None else msgspec.json.encode(answer.body)
-    if answer.status >= 400:  # which may repeat what its caller has put in the wrong place
-        content = hidden_bytes(content)
+    # A refusal may repeat what its caller has put in the wrong place.
+    return content if answer.status < 400 else hidden_bytes(content)
+
+
+async def _send(scope: Any, send: Any, answer: Answer, asked: dict[str, str]) -> None:
+    content = _content_of(answer)
     id = scope["state"]["request_id"]
     correlation = asked.get("x-ms-correlation-request-id", "")
     headers = {

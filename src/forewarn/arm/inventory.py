@@ -56,10 +56,10 @@ class ScaleSet(msgspec.Struct, frozen=True):
     def keyed_members(self) -> Iterator[tuple[tuple[str], Group, Machine]]:
         """Yield the same, each after that by which they are sorted: its number."""
         for group in self.groups:
-            prefix = f"{scale_set_of(group)}_"
+            prefix = _prefix_of(group)
             for machine in group.machines:
                 if not machine.gone:
-                    id = _instance_id(machine.name, prefix)
+                    id = machine.name[len(prefix) :]
                     yield (id.zfill(INSTANCE_DIGITS),), group, machine
 
 
@@ -83,19 +83,19 @@ def scale_set_of(group: Group) -> str:
 
 
 def instance_id(group: Group, machine: Machine) -> str:
-    """Return the number by which a machine is addressed in its scale set; its name if it has no
-    number there."""
-    return _instance_id(machine.name, f"{scale_set_of(group)}_")
+    """Return the number by which a machine is addressed in its scale set; its name if that is
+    flexible."""
+    return machine.name[len(_prefix_of(group)) :]
 
 
-def _instance_id(name: str, prefix: str) -> str:
-    number = name[len(prefix) :]
-    return number if name.startswith(prefix) and number.isdecimal() else name
+def _prefix_of(group: Group) -> str:
+    """Return what precedes the number of a member; empty: they have names of their own."""
+    return f"{scale_set_of(group)}_" if is_uniform(group) else ""
 
 
-def is_instance(group: Group, machine: Machine) -> bool:
-    """Is a machine a numbered member of a scale set, which is not a resource of its own?"""
-    return bool(scale_set_of(group)) and instance_id(group, machine) != machine.name
+def is_uniform(group: Group) -> bool:
+    """Are its machines numbered members of a scale set, which are no resources of their own?"""
+    return group.kind is GroupKind.SCALE_SET and not group.place.flexible
 
 
 def group_id(group: Group) -> str:
@@ -103,7 +103,7 @@ def group_id(group: Group) -> str:
 
 
 def machine_id(group: Group, machine: Machine) -> str:
-    if is_instance(group, machine):
+    if is_uniform(group):
         return f"{scale_set_id(group)}/virtualMachines/{instance_id(group, machine)}"
     return f"{group_id(group)}/providers/{MACHINES}/{machine.name}"
 
@@ -188,15 +188,11 @@ class Inventory:
         groups = self.groups(subscription, resource_group)
         for group in groups:
             found = group.machine(name)
-            if found is not None and found.alive and not is_instance(group, found):
+            if found is not None and found.alive and not is_uniform(group):
                 return group, found
         for group in groups:
-            for machine in group.machines:
-                if (
-                    machine.alive
-                    and machine.name.lower() == name.lower()
-                    and not is_instance(group, machine)
-                ):
+            for machine in () if is_uniform(group) else group.machines:
+                if machine.alive and machine.name.lower() == name.lower():
                     return group, machine
         raise not_found(MACHINES, name, resource_group)
 
@@ -255,6 +251,11 @@ class Inventory:
             by_id[id] = None
             if found is not None and found[0].name in groups and found[1].alive:
                 by_id[id] = found if instance_id(*found) == id else None
+        if None in by_id.values() and not is_uniform(scale_set.place):  # in any letter case
+            named = {
+                machine.name.lower(): (group, machine) for group, machine in scale_set.members()
+            }
+            by_id = {id: found or named.get(id.lower()) for id, found in by_id.items()}
         return by_id
 
     def availability_set(self, subscription: str, resource_group: str, name: str) -> Group:

@@ -15,21 +15,27 @@ _FLEET = (
     r"/providers/Microsoft\.Compute/(virtualMachines|virtualMachineScaleSets|availabilitySets"
     r"|hostGroups)/[^/]+(/(virtualMachines|hosts)/[^/]+)?"
 )
-# By the path of a request: the first that matches says why.
+# By the methods (none: any) and the path of a request: the first that matches says why.
 REASONS = (
     (
+        WRITES,
         _PLACE + _FLEET,
         "machines, scale sets, availability sets and hosts come from the fleet file",
     ),
     (
+        ("POST",),
         _PLACE + _FLEET + r"/[^/]+",
         "it announces maintenance, and carries it out, and neither switches machines off nor"
         " installs them; restart, redeploy or delete the machine instead",
     ),
-    (_PLACE, "subscriptions and resource groups are those that the fleet file names"),
-    (r".*", "there are only machines and their maintenance, and no other resources"),
+    (WRITES, _PLACE, "subscriptions and resource groups are those that the fleet file names"),
+    (
+        WRITES,
+        r".*(/providers/Microsoft\.Resources/tags/default|/tagNames(/.*)?)",
+        "tags are those in the fleet file",
+    ),
+    ((), r".*", "there are only machines and their maintenance, and no other resources"),
 )
-_REASONS = [(re.compile(path, re.IGNORECASE), reason) for path, reason in REASONS]
 
 
 def not_offered(method: str, path: str, methods: list[str]) -> ArmError:
@@ -42,7 +48,11 @@ def not_offered(method: str, path: str, methods: list[str]) -> ArmError:
             f"The requested resource does not support http method '{method}'.",
             headers={"Allow": ", ".join(sorted(set(methods)))},
         )
-    reason = next(reason for pattern, reason in _REASONS if pattern.fullmatch(path))
+    reason = next(
+        reason
+        for those, pattern, reason in REASONS
+        if (not those or method in those) and re.fullmatch(pattern, path, re.IGNORECASE)
+    )
     status, code = (
         (409, "OperationNotAllowed") if method in WRITES else (404, "InvalidResourceType")
     )

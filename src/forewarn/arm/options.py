@@ -11,6 +11,7 @@ import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 from forewarn.arm.errors import ArmError
 from forewarn.service.access.secret import hidden
@@ -18,6 +19,8 @@ from forewarn.service.access.secret import hidden
 FILTER, EXPAND, SELECT, TOP, SKIP = "$filter", "$expand", "$select", "$top", "$skiptoken"
 STATUS_ONLY = "statusonly"
 PAGED = (TOP, SKIP)  # of every list that comes in pages
+# What is left of an option whose `$` was taken away, as by a shell between double quotes.
+NAMELESS = ("", "filter", "expand", "select", "top", "skiptoken")
 MAX_TOP = 10**9
 MAX_SHOWN = 200  # characters of an option, in the message that refuses it
 
@@ -47,6 +50,11 @@ _AND = re.compile(r"\s+and\s+", re.IGNORECASE)
 def check_options(given: Sequence[tuple[str, str]], allowed: Collection[str]) -> None:
     """Raise ArmError if a request has an option that its operation does not have, or one twice."""
     names = [name for name, _ in given if name.startswith("$") or name == STATUS_ONLY]
+    for name, _ in given:
+        bare = unquote(name).strip().removeprefix("$")
+        if bare in NAMELESS and name != f"${bare}":
+            problem = "an option begins with '$', which a shell replaces between double quotes"
+            raise invalid(name or "''", problem)
     for name in names:
         if name not in allowed:
             offered = ", ".join(allowed) if allowed else "none"
@@ -117,6 +125,8 @@ def _comparison(
         groups = match.groupdict()
         quoted = groups["value"]
         value = groups["value_bare"] if quoted is None else quoted.replace("''", "'")
+        if compare is not operator.eq and not value:
+            break  # every text contains it
         return _test(by_name[match["name"].lower()], compare, value.lower())
     raise invalid(
         FILTER,

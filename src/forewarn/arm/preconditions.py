@@ -9,19 +9,27 @@ from forewarn.arm.errors import ArmError, unwrap
 from forewarn.arm.inventory import Inventory
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import COMPUTE, RESOURCE_GROUP
+from forewarn.control.http import preconditions
 from forewarn.control.http.preconditions import (
     CurrentTag,
     Precondition,
     bytes_tag,
+    event_tag,
     group_tag,
-    machine_tag,
     matching,
 )
-from forewarn.core import Group
+from forewarn.core import Group, Machine
 from forewarn.store.port import States
 
 MACHINE = RESOURCE_GROUP + COMPUTE + "/virtualMachines/{name}"
 SCALE_SET = RESOURCE_GROUP + COMPUTE + "/virtualMachineScaleSets/{scale_set}"
+
+
+def machine_tag(group: Group, machine: Machine) -> str:
+    """Return the tag of a machine, which shows what its events have come to."""
+    events = [event for event in group.events if machine.name in event.resources]
+    tags = [preconditions.machine_tag(group, machine), *map(event_tag, events)]
+    return bytes_tag("".join(tags).encode())
 
 
 def scale_set_tag(groups: Iterable[Group]) -> str:

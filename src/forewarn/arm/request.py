@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 import msgspec
 
@@ -15,12 +15,24 @@ from forewarn.arm.errors import ArmError
 from forewarn.control.http.context import CallContext, Context
 from forewarn.control.http.preconditions import Precondition
 from forewarn.core import Event, Time
+from forewarn.support.convert import decode_json
 
 if TYPE_CHECKING:
     from forewarn.arm.operations import Operations
 
+MAX_FIELDS = 100  # of a query or a form, which anybody may send
 _EVENT = re.compile(r"[0-9A-Fa-f-]{1,36}", re.ASCII)
 _OPERATIONS = uuid.UUID("5b7a4bd5-5e2c-5d2b-9c0c-2b6f2f1f3a77")  # namespace of operation ids
+
+
+def fields(text: str) -> list[tuple[str, str]]:
+    """Return the fields of a query or a form. Raises ArmError."""
+    try:
+        return parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS)
+    except ValueError as error:
+        raise ArmError(
+            400, "BadRequest", f"A query or form may have at most {MAX_FIELDS} fields."
+        ) from error
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +53,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     context: Context
     operations: Operations
     bound: CallContext | None  # None: the operation needs no caller
+    # Answers a GET of the same caller, by its path and query; refusals are answers as well.
+    read: Callable[[str, str], Awaitable[Answer]]
     condition: Precondition | None = None  # of its If-Match and If-None-Match
 
     @property
@@ -73,7 +87,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         if not self.content.strip():
             return {}
         try:
-            decoded = msgspec.json.decode(self.content)
+            decoded = decode_json(self.content)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ArmError(
                 400, "InvalidRequestContent", f"The request content is not valid JSON: {error}"

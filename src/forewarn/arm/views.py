@@ -8,25 +8,26 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from forewarn.arm import inventory as i
-from forewarn.arm.preconditions import scale_set_tag
+from forewarn.arm.preconditions import machine_tag, scale_set_tag
 from forewarn.arm.times import iso_duration, moment
-from forewarn.control.http.preconditions import machine_tag
 from forewarn.core import Event, EventType, Group, Machine, Source, Status
 from forewarn.core.events import UNKNOWN_DURATION
 from forewarn.core.fleet import Health, Host
 from forewarn.core.time import SECOND, Time
 from forewarn.metadata.endpoint.to_wire import VM_SIZE, computer_name
 
+SUCCEEDED = "Succeeded"
 PROVISIONED = "ProvisioningState/succeeded"
 # Machines have no size, image or disk; clients expect them.
 SIZE = VM_SIZE
 IMAGE = {"publisher": "forewarn", "offer": "forewarn", "sku": "forewarn", "version": "latest"}
+MANAGED_DISK = {"storageAccountType": "Premium_LRS"}
 OS_DISK = {
     "osType": "Linux",
     "createOption": "FromImage",
     "caching": "ReadWrite",
     "diskSizeGB": 30,
-    "managedDisk": {"storageAccountType": "Premium_LRS"},
+    "managedDisk": MANAGED_DISK,
 }
 OS_PROFILE: dict[str, Any] = {
     "adminUsername": "azureuser",
@@ -62,7 +63,8 @@ def maintenance_of(events: Iterable[Event], *, under_way: bool = False) -> Event
 def virtual_machine(
     group: Group, machine: Machine, now: Time, *, expand: bool = False
 ) -> dict[str, Any]:
-    events = events_of(group, machine)
+    events, disk = events_of(group, machine), _disk_of(machine)
+    disk_id = f"{i.group_id(group)}/providers/Microsoft.Compute/disks/{disk}"
     properties: dict[str, Any] = {
         "vmId": vm_id(machine),
         "provisioningState": _provisioning_state(events),
@@ -70,7 +72,7 @@ def virtual_machine(
         "timeCreated": i.CREATED,
         "storageProfile": {
             "imageReference": IMAGE,
-            "osDisk": {"name": _disk_of(machine), **OS_DISK},
+            "osDisk": {**OS_DISK, "name": disk, "managedDisk": {**MANAGED_DISK, "id": disk_id}},
             "dataDisks": [],
         },
         "osProfile": {"computerName": computer_name(machine, group.place), **OS_PROFILE},
@@ -102,10 +104,12 @@ def virtual_machine(
 
 
 def instance(group: Group, machine: Machine, now: Time, *, expand: bool = False) -> dict[str, Any]:
-    """Return a member of a scale set."""
+    """Return a member of a scale set; of a flexible one, it is shown as the machine that it is."""
     body = virtual_machine(group, machine, now, expand=expand)
-    number = i.instance_id(group, machine)
-    body |= {"type": f"{i.SCALE_SETS}/virtualMachines", "instanceId": number}
+    body["instanceId"] = i.instance_id(group, machine)
+    if not i.is_uniform(group):
+        return body
+    body["type"] = f"{i.SCALE_SETS}/virtualMachines"
     body["sku"] = {"name": SIZE, "tier": "Standard"}
     properties = body["properties"]
     properties.pop("virtualMachineScaleSet", None)
@@ -124,7 +128,7 @@ def instance_view(group: Group, machine: Machine, now: Time) -> dict[str, Any]:
         "disks": [{"name": _disk_of(machine), "statuses": [_provisioned(now)]}],
         "vmAgent": {"vmAgentVersion": "1.0.0", "statuses": [_provisioned(now)]},
         "statuses": [
-            _provisioned(now),
+            {**_provisioned(now), **_provisioning_status(events)},
             _power_state(events),
         ],
     }
@@ -141,7 +145,8 @@ def _disk_of(machine: Machine) -> str:
 
 def status_codes(group: Group, machine: Machine) -> list[str]:
     """Return the codes of the statuses in a machine's instance view."""
-    return [PROVISIONED, _power_state(events_of(group, machine))["code"]]
+    events = events_of(group, machine)
+    return [_provisioning_status(events)["code"], _power_state(events)["code"]]
 
 
 def _provisioned(now: Time) -> dict[str, Any]:
@@ -171,10 +176,24 @@ def maintenance_status(events: Iterable[Event]) -> dict[str, Any] | None:
 
 
 def _provisioning_state(events: Iterable[Event]) -> str:
-    started = [event for event in events if event.status is Status.STARTED]
-    if any(event.traits.deletes for event in started):
+    """Return what is being done to a machine: what its user has asked for from then on, so that a
+    client that waits until it is updated waits for the guest as well; all else once it begins."""
+    under_way = [
+        event
+        for event in events
+        if event.status is Status.STARTED
+        or event.source is Source.USER
+        or event.type is EventType.TERMINATE
+    ]
+    if any(event.traits.deletes for event in under_way):
         return "Deleting"
-    return "Updating" if started else "Succeeded"
+    return "Updating" if under_way else SUCCEEDED
+
+
+def _provisioning_status(events: Iterable[Event]) -> dict[str, str]:
+    state = _provisioning_state(events)
+    shown = "Provisioning succeeded" if state == SUCCEEDED else state
+    return {"code": f"ProvisioningState/{state.lower()}", "displayStatus": shown}
 
 
 def _power_state(events: Iterable[Event]) -> dict[str, Any]:
@@ -208,7 +227,9 @@ def scale_set(scale_set: i.ScaleSet) -> dict[str, Any]:
     group, policy = scale_set.place, scale_set.place.policy
     machines = [machine for group in scale_set.groups for machine in group.machines]
     capacity = scale_set.capacity
-    updating = capacity < sum(machine.alive for machine in machines)
+    updating = capacity < sum(machine.alive for machine in machines) or any(
+        event.source is Source.USER for group in scale_set.groups for event in group.events
+    )
     profile: dict[str, Any] = {
         "storageProfile": {"imageReference": IMAGE, "osDisk": OS_DISK, "dataDisks": []},
         "osProfile": {"computerNamePrefix": scale_set.name, **OS_PROFILE},
@@ -236,11 +257,11 @@ def scale_set(scale_set: i.ScaleSet) -> dict[str, Any]:
         **({"zones": [group.place.zone]} if group.place.zone else {}),
         "sku": {"name": SIZE, "tier": "Standard", "capacity": capacity},
         "properties": {
-            "provisioningState": "Updating" if updating else "Succeeded",
+            "provisioningState": "Updating" if updating else SUCCEEDED,
             "timeCreated": i.CREATED,
             "uniqueId": str(uuid.uuid5(uuid.NAMESPACE_DNS, i.scale_set_id(group).lower())),
-            "orchestrationMode": "Uniform",
-            "singlePlacementGroup": len(scale_set.groups) == 1,
+            "orchestrationMode": "Uniform" if i.is_uniform(group) else "Flexible",
+            "singlePlacementGroup": len(scale_set.groups) == 1 and i.is_uniform(group),
             "platformFaultDomainCount": len({machine.fault_domain for machine in machines}),
             "overprovision": False,
             "upgradePolicy": {"mode": "Manual"},
@@ -263,7 +284,7 @@ def scale_set_instance_view(scale_set: i.ScaleSet, now: Time) -> dict[str, Any]:
     counts = Counter[str]()
     for group, machine in scale_set.members():
         events = events_of(group, machine)
-        counts[f"ProvisioningState/{_provisioning_state(events).lower()}"] += 1
+        counts[_provisioning_status(events)["code"]] += 1
         counts[_power_state(events)["code"]] += 1
     return {
         "virtualMachine": {

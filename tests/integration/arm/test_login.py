@@ -185,6 +185,18 @@ def test_nothing_but_client_credentials_is_granted(service: Service, grant: str)
     assert (answer.status, answer.json()["error"]) == (400, "unsupported_grant_type")
 
 
+def test_logins_of_people_are_refused_with_the_reason(service: Service) -> None:
+    found = anonymous(service, "GET", "/adfs/.well-known/openid-configuration").json()
+    browser = anonymous(service, "GET", found["authorization_endpoint"].partition(HOST)[2])
+    assert (browser.status, browser.json()["error"]) == (400, "unsupported_response_type")
+    path = found["device_authorization_endpoint"].partition(HOST)[2]
+    begun = anonymous(service, "POST", path, FORM, b"client_id=az").json()
+    form = {"device_code": begun["device_code"], "grant_type": "device_code"}
+    refused = log_in(service, "", **form).json()
+    assert refused["error_description"] in begun["message"]
+    assert "--service-principal" in refused["error_description"]
+
+
 def test_without_tokens_local_programs_log_in_with_anything(service: Service) -> None:
     assert Arm(service, "whatever").get("/subscriptions")["value"]
     unauthenticated = anonymous(

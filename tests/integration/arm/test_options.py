@@ -59,6 +59,7 @@ def names(arm: Arm, path: str, **options: str) -> list[str]:
         ),
         (f"{WEB}/virtualMachines", "startswith(instanceView/statuses/code,'PowerState/st')", []),
         (GROUPS, "tagName eq 'team' and tagValue eq 'shop'", []),
+        (MACHINES, "'virtualMachineScaleSet/id' eq ''", []),  # as a script whose variable is unset
     ],
 )
 def test_a_filter_selects(arm: Arm, path: str, filter: str, expected: list[str]) -> None:
@@ -77,6 +78,8 @@ def test_a_filter_selects(arm: Arm, path: str, filter: str, expected: list[str])
         "'virtualMachineScaleSet/id' gt 'a'",
         "'virtualMachineScaleSet/id' ne 'a'",
         "startswith(instanceView/statuses/code, 'PowerState') eq false",
+        "startswith(instanceView/statuses/code, '')",
+        "substringof('', tagName)",
         "tagName eq 'team' and tagValue",
         "properties/latestModelApplied",
         "x" * 5_000,
@@ -119,10 +122,18 @@ def test_az_selects_the_instance_views_of_a_scale_set(arm: Arm) -> None:
         "$select=name",
         "$top=1&$top=2",
         "$FILTER=a&$filter=b",
+        "=name eq 'web-a'",  # "?$filter=name eq 'web-a'" in a shell
+        "filter=a",
+        "%2524filter=a",
+        "%20$filter=a",
+        "top=1",
     ],
 )
 def test_other_values_and_options_are_refused(arm: Arm, query: str) -> None:
-    assert code(arm.call("GET", f"{MACHINES}?{query}")) == (400, "InvalidParameter")
+    assert code(arm.call("GET", f"{MACHINES}?{query.replace(' ', '%20')}")) == (
+        400,
+        "InvalidParameter",
+    )
 
 
 def test_top_limits_a_list_over_all_its_pages(arm: Arm, monkeypatch: pytest.MonkeyPatch) -> None:

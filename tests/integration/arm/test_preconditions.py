@@ -56,7 +56,12 @@ def test_what_has_not_changed_is_not_sent_again(service: Service, arm: Arm, path
     again = arm.call("GET", path, if_none_match=f"{tag}, W/{tag}")
     assert (again.status, again.body, again.headers["etag"]) == (304, b"", tag)
     service.schedule("Reboot", "jumpbox" if path == MACHINE else "web_0")
-    assert arm.call("GET", path, if_none_match=tag).headers["etag"] != tag
+    announced = arm.call("GET", path, if_none_match=tag)
+    assert announced.headers["etag"] != tag
+    service.clock.advance("15m")
+    started = arm.call("GET", path, if_none_match=announced.headers["etag"])
+    if path != SCALE_SET:
+        assert started.json()["properties"]["provisioningState"] == "Updating"
 
 
 @pytest.mark.parametrize(("method", "path", "resource"), CHANGES)

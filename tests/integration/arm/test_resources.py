@@ -82,6 +82,8 @@ def test_they_come_in_pages(arm: Arm, monkeypatch: pytest.MonkeyPatch) -> None:
         ("tagName eq 'team' and tagValue eq 'shop'", ["sql-0", "h1"]),
         ("tagname eq 'team' and tagvalue eq 'gold'", ["sql-1"]),
         ("tagName eq 'tier' and tagValue eq 'shop'", []),
+        ("tagName eq ''", []),
+        ("name eq 'sql-1' and tagValue eq ''", []),
     ],
 )
 def test_a_filter_selects_resources(arm: Arm, filter: str, expected: list[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -65,6 +66,10 @@ def arm(service: Service) -> Arm:
 def active(service: Service) -> dict[str, str]:
     """Return the types of the events that are not over, by machine."""
     return {machine: event.type for event in service.events for machine in event.resources}
+
+
+def state(resource: Any) -> str:
+    return str(resource["properties"]["provisioningState"])
 
 
 def seq(service: Service) -> int:
@@ -138,6 +143,9 @@ def test_a_member_has_the_host_name_that_its_guest_sees(service: Service, arm: A
     member = arm.get(f"{WEB}/virtualMachines/10?$expand=instanceView")["properties"]
     assert member["osProfile"]["computerName"] == seen == "web00000a"
     assert member["instanceView"]["computerName"] == seen
+    assert arm.get(f"{WEB}/virtualMachines/10/networkInterfaces")["value"] == []
+    unknown = arm.call("GET", f"{WEB}/virtualMachines/11/networkInterfaces")
+    assert code(unknown) == (404, "ResourceNotFound")
 
 
 def test_the_states_of_members_are_summed_up(service: Service, arm: Arm) -> None:
@@ -178,8 +186,12 @@ def test_members_are_restarted_and_redeployed_in_one_commit(
     assert active(service) == dict.fromkeys(machines, type)
     assert seq(service) == before + 1
     assert arm.status_of(answer) == "InProgress"
+    assert state(arm.get(WEB)) == "Updating"
+    rules = arm.call("PATCH", WEB, events_policy(allInstancesDown=False))
+    assert state(rules.json()) == "Succeeded"  # a poller of this request has nothing to wait for
     service.clock.advance("30m")
     assert arm.status_of(answer) == "Succeeded"
+    assert state(arm.get(WEB)) == "Succeeded"
 
 
 def test_members_are_deleted_with_notice(service: Service, arm: Arm) -> None:
@@ -188,11 +200,18 @@ def test_members_are_deleted_with_notice(service: Service, arm: Arm) -> None:
     assert active(service) == {"web_0": "Terminate", "web_2": "Terminate"}
     found = arm.get(WEB)
     assert found["sku"]["capacity"] == 2
-    assert found["properties"]["provisioningState"] == "Updating"
+    assert state(found) == "Updating"
+    assert state(arm.get(f"{WEB}/virtualMachines/0")) == "Deleting"
     service.clock.advance("6m")
     assert arm.status_of(answer) == "Succeeded"
-    assert arm.get(WEB)["properties"]["provisioningState"] == "Succeeded"
+    assert state(arm.get(WEB)) == "Succeeded"
     assert len(arm.get(f"{WEB}/virtualMachines")["value"]) == 2
+
+
+def test_numbers_are_read_by_a_parser_that_is_never_slow(arm: Arm) -> None:
+    """One request must not stop everybody for seconds. The slow parser refuses this number."""
+    body = b'{"instanceIds":["0"],"more":1e400}'
+    assert arm.call("POST", f"{WEB}/restart", content=body).status == 202
 
 
 @pytest.mark.parametrize("body", [None, {}, {"instanceIds": None}, {"instanceIds": []}])
@@ -584,3 +603,63 @@ def test_an_operation_is_about_all_of_very_many_events() -> None:
         path = f"{COMPUTE}/virtualMachineScaleSets/big/performMaintenance"
         answer = arm.call("POST", path, x_ms_client_request_id="c0ffee")
         assert len(arm.operation(answer)["properties"]["events"]) == 120
+
+
+FLEXIBLE = """
+groups:
+  - name: flex
+    kind: scale-set
+    flexible: true
+    policy: {terminate_notice: 5m}
+    machines:
+      - {name: flex_1a2b3c4d, fault_domain: 0}
+      - {name: flex_12345678, fault_domain: 1}
+      - {name: Master, fault_domain: 2}
+"""
+FLEX = f"{COMPUTE}/virtualMachineScaleSets/flex"
+NAMED = ["Master", "flex_12345678", "flex_1a2b3c4d"]
+
+
+def test_members_with_names_of_their_own_make_a_flexible_scale_set() -> None:
+    with Service(FLEXIBLE) as service:
+        arm = Arm(service)
+        shown = arm.get(FLEX)["properties"]
+        assert (shown["orchestrationMode"], shown["singlePlacementGroup"]) == ("Flexible", False)
+        assert shown["platformFaultDomainCount"] == 3
+        only = f"'virtualMachineScaleSet/id' eq '{FLEX}'"
+        machines = arm.get(f"{COMPUTE}/virtualMachines?$filter={quote(only)}")["value"]
+        assert sorted(machine["name"] for machine in machines) == NAMED
+        members = arm.get(f"{FLEX}/virtualMachines")["value"]
+        assert sorted(member["instanceId"] for member in members) == NAMED
+        assert {member["id"] for member in members} == {machine["id"] for machine in machines}
+        for member in members:
+            assert member["type"] == "Microsoft.Compute/virtualMachines"
+            assert member["properties"]["virtualMachineScaleSet"]["id"] == FLEX
+            assert member["properties"]["osProfile"]["computerName"] == member["name"]
+            assert arm.get(f"{FLEX}/virtualMachines/{member['name'].upper()}") == member
+
+
+def test_members_of_a_flexible_scale_set_are_named_in_requests() -> None:
+    with Service(FLEXIBLE) as service:
+        arm = Arm(service)
+        service.document("Master")
+        named = {"instanceIds": ["MASTER", "flex_12345678"]}
+        assert arm.call("POST", f"{FLEX}/restart", named).status == 202
+        alone = arm.call("POST", f"{COMPUTE}/virtualMachines/flex_1a2b3c4d/redeploy")
+        assert alone.status == 202
+        kinds = {"Master": "Reboot", "flex_12345678": "Reboot", "flex_1a2b3c4d": "Redeploy"}
+        assert active(service) == kinds
+        unknown = arm.call("POST", f"{FLEX}/restart", {"instanceIds": ["12345678"]})
+        assert code(unknown) == (400, "InvalidParameter")
+
+
+def test_a_flexible_scale_set_is_scaled_in_from_its_end() -> None:
+    with Service(FLEXIBLE) as service:
+        service.document("Master")
+        assert Arm(service).call("PATCH", FLEX, {"sku": {"capacity": 1}}).status == 200
+        assert active(service) == dict.fromkeys(["Master", "flex_12345678"], "Terminate")
+
+
+def test_numbered_members_make_a_uniform_scale_set(arm: Arm) -> None:
+    shown = arm.get(WEB)["properties"]
+    assert shown["orchestrationMode"] == "Uniform"

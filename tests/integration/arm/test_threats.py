@@ -16,7 +16,7 @@ from forewarn.arm.app import MAX_BODY
 from forewarn.core.access import Role
 from forewarn.node.listening.make_certificate import make_certificate
 from forewarn.testing import Service
-from helpers.arm import COMPUTE, HOST, SUBSCRIPTION, Arm, anonymous, app_of, code
+from helpers.arm import COMPUTE, HOST, SUBSCRIPTION, Arm, anonymous, app_of, code, message
 from helpers.endpoint import METADATA, NOT_FOUND, Guest
 from helpers.raw_http import request
 from helpers.token_api import Api, token
@@ -77,6 +77,15 @@ def test_a_body_that_is_too_large_is_not_kept(service: Service) -> None:
     assert service.events == []
 
 
+@pytest.mark.parametrize("fields", [b"&a" * 5_000, b"&".join(b"%d=" % n for n in range(101))])
+def test_a_query_or_form_of_very_many_fields_is_not_read(service: Service, fields: bytes) -> None:
+    refused = anonymous(service, "GET", f"/metadata/endpoints?{fields.decode()}")
+    assert code(refused) == (400, "BadRequest")
+    assert "100 fields" in message(refused)
+    log_in = anonymous(service, "POST", "/adfs/oauth2/token", {"Host": HOST}, fields)
+    assert code(log_in) == (400, "BadRequest")
+
+
 def status_of(
     service: Service, method: str, target: str, headers: list[tuple[bytes, bytes]], *parts: bytes
 ) -> int:
@@ -128,8 +137,13 @@ def test_of_two_tokens_none_counts(service: Service) -> None:
 
 def test_a_refusal_does_not_repeat_a_token(service: Service) -> None:
     secret = token(service, "root", Role.ADMIN).secret.text
-    answer = Arm(service, secret).call("GET", f"{COMPUTE}/virtualMachines/{secret}")
+    arm, path = Arm(service, secret), f"{COMPUTE}/virtualMachines/{secret}"
+    answer = arm.call("GET", path)
     assert code(answer) == (404, "ResourceNotFound")
+    assert secret.encode() not in answer.body
+    requests = [{"httpMethod": "GET", "url": f"{path}?api-version=2024-07-01", "name": "one"}]
+    answer = arm.call("POST", "/batch", {"requests": requests})
+    assert answer.json()["responses"][0]["content"]["error"]["code"] == "ResourceNotFound"
     assert secret.encode() not in answer.body
 
 

@@ -105,7 +105,9 @@ def test_what_clients_index_is_there(arm: Arm) -> None:
         assert os_profile["adminUsername"]
     assert machine["timeCreated"] == scale_set["timeCreated"]
     view = arm.get(f"{MACHINES}/web-0/instanceView")
-    assert view["disks"][0]["name"] == machine["storageProfile"]["osDisk"]["name"]
+    disk = machine["storageProfile"]["osDisk"]
+    assert view["disks"][0]["name"] == disk["name"]
+    assert disk["managedDisk"]["id"].endswith(f"/disks/{disk['name']}")
     assert view["vmAgent"]["statuses"]
 
 
@@ -143,9 +145,16 @@ def test_an_unapproved_restart_starts_at_its_not_before(service: Service, arm: A
     answer = arm.call("POST", f"{MACHINES}/web-0/restart")
     service.clock.advance("10m")
     assert arm.status_of(answer) == "InProgress"
+    waiting = arm.get(f"{MACHINES}/web-0?$expand=instanceView")["properties"]
+    assert waiting["provisioningState"] == "Updating"  # for `az vm wait --updated`
+    assert [status["code"] for status in waiting["instanceView"]["statuses"]] == [
+        "ProvisioningState/updating",
+        "PowerState/running",
+    ]
     assert arm.result_of(answer).status == 202
     service.clock.advance("1h")
     assert arm.status_of(answer) == "Succeeded"
+    assert arm.get(f"{MACHINES}/web-0")["properties"]["provisioningState"] == "Succeeded"
 
 
 def test_a_cancelled_operation_shows_who_cancelled_it_and_why(service: Service, arm: Arm) -> None:

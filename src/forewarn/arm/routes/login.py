@@ -6,11 +6,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import parse_qsl
 
 from forewarn.arm.admission import TENANT, from_refusal
 from forewarn.arm.errors import ArmError
-from forewarn.arm.request import Answer, Request
+from forewarn.arm.request import Answer, Request, fields
 from forewarn.arm.routing import Handler, route
 from forewarn.control.http.access.authentication import Authentication, Refusal
 from forewarn.core import Refused
@@ -22,6 +21,10 @@ from forewarn.support import guard
 
 ADFS = "adfs"  # an authority of this name is not looked up at Microsoft
 UNAVAILABLE = "temporarily_unavailable"
+CREDENTIALS = (
+    "log in with az login --identity, or with client credentials (az login --service-principal),"
+    " whose secret is a token of forewarn"
+)
 NO_STORE = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
 
@@ -48,6 +51,7 @@ async def endpoints(request: Request) -> Answer:
         },
         "suffixes": {},
         "graphAudience": url,
+        "microsoftGraphResourceId": url,
         "graph": url,
         "gallery": url,
     }
@@ -86,6 +90,7 @@ async def discovery(request: Request) -> Answer:
             "issuer": f"{request.base_url}/{TENANT}/v2.0",
             "authorization_endpoint": f"{authority}/oauth2/v2.0/authorize",
             "token_endpoint": f"{authority}/oauth2/v2.0/token",
+            "device_authorization_endpoint": f"{authority}/oauth2/v2.0/devicecode",
             "jwks_uri": f"{authority}/discovery/v2.0/keys",
             "response_types_supported": ["token"],
             "subject_types_supported": ["public"],
@@ -115,18 +120,40 @@ async def instance_discovery(request: Request) -> Answer:
     )
 
 
+@tenant_route("GET", "/oauth2/v2.0/authorize")
+async def authorize(request: Request) -> Answer:
+    """Refuse a browser, which `az login` opens."""
+    del request
+    raise OAuthError(400, "unsupported_response_type", CREDENTIALS, headers=NO_STORE)
+
+
+@tenant_route("POST", "/oauth2/v2.0/devicecode")
+async def device_code(request: Request) -> Answer:
+    """Begin a login without a browser, which then gets no token: clients show the reason of that
+    refusal, and crash if this one is refused."""
+    body = {
+        "device_code": "none",
+        "user_code": "none",
+        "verification_uri": request.base_url,
+        "expires_in": 60,
+        "interval": 1,
+        "message": CREDENTIALS,
+    }
+    return Answer(body=body, headers=NO_STORE)
+
+
 @tenant_route("POST", "/oauth2/v2.0/token")
 @tenant_route("POST", "/oauth2/token")
 async def token(request: Request) -> Answer:
     """Client credentials: the secret, or the assertion, is a token, and the client is named after
     it. Clients keep access tokens by the name of the client: with another name, a new login would
     have the rights of the one before."""
-    form = dict(parse_qsl(request.content.decode("utf-8", "replace"), keep_blank_values=True))
+    form = dict(fields(request.content.decode("utf-8", "replace")))
     if form.get("grant_type") != "client_credentials":
         raise OAuthError(
             400,
             "unsupported_grant_type",
-            "log in with client credentials: the secret is a token of forewarn",
+            CREDENTIALS,
             headers=NO_STORE,
         )
     secret = form.get("client_secret") or form.get("client_assertion") or ""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -68,14 +69,14 @@ async def list_resources(request: Request) -> Answer:
             "resourceGroup": lambda found: found[0].resource_group,
             "name": lambda found: found[0].name,
             "location": lambda found: found[0].location,
-            "tagName": lambda found: found[1],
-            "tagValue": lambda found: found[2],
+            "tagName": lambda found: found[1][:1],
+            "tagValue": lambda found: found[1][1:],
         },
     )
 
     def is_wanted(resource: Resource) -> bool:
-        tags = [*resource.tags.items(), ("", "")] if wanted else ()
-        return wanted is None or any(wanted((resource, *tag)) for tag in tags)
+        tags: list[tuple[str, ...]] = [*resource.tags.items(), ()]
+        return wanted is None or any(wanted((resource, tag)) for tag in tags)
 
     def build() -> Answer:
         parts: list[tuple[tuple[str, ...], Iterable[Resource]]] = [
@@ -105,6 +106,12 @@ async def list_tags(request: Request) -> Answer:
         )
 
     return await asyncio.to_thread(build)
+
+
+def resources_at(inventory: i.Inventory, names: Mapping[str, str]) -> Iterator[Resource]:
+    """Return all resources of a subscription, which may be made into a list in a thread."""
+    groups, hosts = inventory.groups(names["subscription"]), _hosts(inventory, names)
+    return chain(chain.from_iterable(map(_of_group, groups)), _scale_sets(groups), hosts)
 
 
 def _counted_tags(resources: Iterable[Resource]) -> dict[str, Counter[str]]:
@@ -139,7 +146,7 @@ def _of_group(group: Group) -> Iterator[Resource]:
         id = i.availability_set_id(group)
         yield Resource(id, group.name, i.AVAILABILITY_SETS, location, {}, part)
     for machine in group.machines:
-        if machine.alive and not i.is_instance(group, machine):
+        if machine.alive and not i.is_uniform(group):
             id = i.machine_id(group, machine)
             yield Resource(id, machine.name, i.MACHINES, location, machine.tags, part)
 

@@ -74,7 +74,10 @@ async def update_scale_set(request: Request) -> Answer:
     id, events = await request.operations.carry_out(request, work)
     headers = dict(accepted(request, id, events).headers) if events else {}
     headers.pop("Location", None)  # clients take what is there for the scale set
-    return Answer(body=views.scale_set(scale_set_of(request)), headers=headers)
+    body = views.scale_set(scale_set_of(request))
+    if not events:  # a client that is shown anything else waits, although the update is over
+        body["properties"]["provisioningState"] = views.SUCCEEDED
+    return Answer(body=body, headers=headers)
 
 
 def _whole_scale_set(request: Request) -> ScaleSet:
@@ -177,6 +180,14 @@ async def get_instance(request: Request) -> Answer:
 async def get_instance_view(request: Request) -> Answer:
     group, machine = _member(request)
     return Answer(body=views.instance_view(group, machine, request.now))
+
+
+@route("GET", INSTANCE + "/networkInterfaces", options=PAGED)
+async def list_network_interfaces(request: Request) -> Answer:
+    """There are none. Ansible's inventory asks for those of each instance."""
+    _member(request)
+    nothing: tuple[str, ...] = ()
+    return page(request, nothing, lambda name: (name,), lambda name: name)
 
 
 @route("POST", INSTANCE + "/restart", role=Role.TENANT)

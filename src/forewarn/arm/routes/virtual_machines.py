@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from forewarn.arm import views
 from forewarn.arm.errors import ArmError
-from forewarn.arm.inventory import Inventory, is_instance, scale_set_id, scale_set_of
+from forewarn.arm.inventory import Inventory, is_uniform, scale_set_id, scale_set_of
 from forewarn.arm.options import (
     EXPAND,
     FILTER,
@@ -57,11 +57,11 @@ async def list_machines(request: Request) -> Answer:
 
 
 def _machines_in(group: Group) -> Iterator[tuple[Group, Machine]]:
-    return ((group, m) for m in group.machines if m.alive and not is_instance(group, m))
+    return ((group, m) for m in group.machines if m.alive and not is_uniform(group))
 
 
-def _scale_set_id(member: tuple[Group, Machine]) -> str:
-    return scale_set_id(member[0]) if scale_set_of(member[0]) else ""
+def _scale_set_id(member: tuple[Group, Machine]) -> tuple[str, ...]:
+    return (scale_set_id(member[0]),) if scale_set_of(member[0]) else ()
 
 
 @route("GET", MACHINE, options=(EXPAND,))

@@ -11,8 +11,10 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 from urllib.parse import urlsplit
 
@@ -29,6 +31,7 @@ from forewarn.testing.enclosure.messages import Network
 
 if TYPE_CHECKING:
     from forewarn.testing.enclosure import FakeTime
+    from forewarn.testing.enclosure.public_cloud import PublicCloud
 
 # Exit codes, as those of env and docker.
 NOT_RUN = 125  # the program was not started
@@ -63,6 +66,14 @@ def run(
             " slirp4netns is installed, and 'loopback' otherwise."
         ),
     ] = Network.AUTO,
+    arm: Annotated[
+        bool,
+        typer.Option(
+            "--arm",
+            help="Let the program also reach the service as Azure's public cloud: as"
+            " management.azure.com and login.microsoftonline.com.",
+        ),
+    ] = False,
     fake_time: Annotated[
         bool,
         typer.Option(
@@ -80,6 +91,8 @@ def run(
     url: Url = None,
 ) -> None:
     """Run a program with the service at 169.254.169.254, and exit with its exit code."""
+    if arm and not netns:
+        raise typer.BadParameter("it needs a network namespace", param_hint="--arm")
     if netns or fake_time:
         need_linux(
             "--fake-time" if fake_time else "forewarn run",
@@ -91,14 +104,15 @@ def run(
         if not ON_LINUX:
             raise typer.Exit(_run_elsewhere(command, target))
         fake = _fake_time(client, command[0], stack) if fake_time else None
-        signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
-        try:
-            if netns:
-                process = _start_enclosed(command, target, network, fake, stack)
-            else:
-                process = _start_plain(command, target, fake)
-        except OSError as error:
-            _fail_to_start(command[0], error)
+        cloud = _public_cloud(client, stack) if arm else None
+        with _signals_blocked():
+            try:
+                if netns:
+                    process = _start_enclosed(command, target, network, cloud, fake, stack)
+                else:
+                    process = _start_plain(command, target, fake)
+            except OSError as error:
+                _fail_to_start(command[0], error)
         if fake is not None:
             stack.callback(fake.forget, process.pid)
             stack.enter_context(_follow_clock(client, fake))
@@ -172,17 +186,35 @@ def _follow_clock(client: ControlClient, fake: FakeTime) -> Iterator[None]:
         yield
 
 
+def _public_cloud(client: ControlClient, stack: ExitStack) -> PublicCloud:
+    """Return what makes a program take the service for the public cloud, until the stack ends."""
+    from forewarn.testing.enclosure.public_cloud import NotThatCloud, PublicCloud
+
+    parts = urlsplit(client.status().arm)
+    if not parts.hostname:
+        fail(
+            "--arm: this service has no API for az and Azure's SDKs; start it with"
+            " forewarn dev --arm"
+        )
+    directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="forewarn-"))
+    try:
+        return PublicCloud((parts.hostname, parts.port or 443), Path(directory))
+    except NotThatCloud as error:
+        fail(f"--arm: {error}")
+
+
 def _start_enclosed(
     command: Sequence[str],
     target: tuple[str, int],
     network: Network,
+    cloud: PublicCloud | None,
     fake: FakeTime | None,
     stack: ExitStack,
 ) -> subprocess.Popen[Any]:
     from forewarn.testing.enclosure import CannotEnclose, Enclosure
 
     try:
-        enclosure = stack.enter_context(Enclosure(target, network=network))
+        enclosure = stack.enter_context(Enclosure(target, network=network, cloud=cloud))
     except CannotEnclose as error:
         fail(str(error))
     print_notes(enclosure.notes)
@@ -216,6 +248,17 @@ def _run_elsewhere(command: Sequence[str], target: tuple[str, int]) -> int:
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     return _exit_code(process.wait())
+
+
+@contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """Block the signals that are waited for while the program runs; not if it does not start."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
+    try:
+        yield
+    except BaseException:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise
 
 
 def _fail_to_start(program: str, error: OSError) -> NoReturn:

@@ -16,8 +16,9 @@ from typing import Any, Self
 
 import msgspec
 
-from forewarn.testing.enclosure import diagnose, kernel, start
+from forewarn.testing.enclosure import diagnose, kernel, public_cloud, start
 from forewarn.testing.enclosure.messages import Network, Ready, Request
+from forewarn.testing.enclosure.public_cloud import PublicCloud
 
 INSIDE = "http://169.254.169.254"
 
@@ -34,8 +35,16 @@ class Enclosure:
     are terminated.
     """
 
-    def __init__(self, target: tuple[str, int], *, network: Network | str = Network.AUTO) -> None:
-        self._request = Request(target=(target[0], target[1]), network=Network(network))
+    def __init__(
+        self,
+        target: tuple[str, int],
+        *,
+        network: Network | str = Network.AUTO,
+        cloud: PublicCloud | None = None,
+    ) -> None:
+        relays = () if cloud is None else ((public_cloud.INSIDE, cloud.service),)
+        self._request = Request((target[0], target[1]), Network(network), relays)
+        self._cloud = cloud
         self._namespaces: list[tuple[int, int]] = []
         self.network = ""
         self.notes: tuple[str, ...] = ()
@@ -89,7 +98,11 @@ class Enclosure:
         `env` is its environment (by default ours), to which FOREWARN_METADATA is added.
         """
         environment = {**(os.environ if env is None else env), "FOREWARN_METADATA": INSIDE}
-        return start.start(argv, self._namespaces, env=environment, **details)
+        hosts = ""
+        if self._cloud is not None:
+            environment |= self._cloud.environment
+            hosts = str(self._cloud.hosts)
+        return start.start(argv, self._namespaces, env=environment, hosts=hosts, **details)
 
     def close(self) -> None:
         """Terminate all programs inside, and wait until they have ended."""

@@ -1,8 +1,9 @@
 """Enters namespaces and executes a program: a script that runs in a process of its own.
 
 `python -I -S enter.py SPEC PROGRAM [ARGUMENT…]`, where SPEC is JSON: the namespaces (open files
-and their kinds), the signals to reset, the library to preload, and the file descriptor on which a
-failure is reported. It uses only the standard library, so that it starts quickly.
+and their kinds), the signals to reset, the library to preload, a hosts file, and the file
+descriptor on which a failure is reported. It uses only the standard library, so that it starts
+quickly.
 """
 
 import ctypes
@@ -12,12 +13,17 @@ import os
 import signal
 import sys
 
+_NEW_MOUNTS = 0x00020000  # CLONE_NEWNS
+_BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000  # MS_BIND, MS_REC, MS_PRIVATE
+
 
 def main(spec: dict[str, object], argv: list[str]) -> None:
     report = int(str(spec["report"]))
     os.set_inheritable(report, False)  # closed by a successful exec
     try:
         _enter(spec["namespaces"])
+        if spec["hosts"]:
+            _replace_hosts(str(spec["hosts"]))
         for number in spec["reset"]:  # type: ignore[attr-defined]
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -46,6 +52,17 @@ def _enter(namespaces: object) -> None:
         if libc.setns(fd, kind) != 0:
             raise OSError(ctypes.get_errno(), "")
         os.close(fd)
+
+
+def _replace_hosts(file: str) -> None:
+    """Show another file as /etc/hosts to this process and its children, and to nobody else."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if (
+        libc.unshare(_NEW_MOUNTS) != 0
+        or libc.mount(None, b"/", None, _RECURSIVE | _PRIVATE, None) != 0
+        or libc.mount(file.encode(), b"/etc/hosts", None, _BIND, None) != 0
+    ):
+        raise OSError(ctypes.get_errno(), "")
 
 
 if __name__ == "__main__":

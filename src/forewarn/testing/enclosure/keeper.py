@@ -58,7 +58,8 @@ def _run(parent: socket.socket, request: Request) -> None:
         return
     with contextlib.ExitStack() as cleanup:
         relay = Relay()
-        _relay(relay, anchor, [(socket.SOCK_STREAM, ENDPOINT, request.target)])
+        targets = ((ENDPOINT, request.target), *request.relays)
+        _relay(relay, anchor, [(socket.SOCK_STREAM, *target) for target in targets])
         network, notes = _connect_uplink(request.network, anchor)
         if network is not None:
             cleanup.callback(network.end)

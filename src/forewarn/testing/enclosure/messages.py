@@ -21,6 +21,8 @@ class Request(msgspec.Struct, frozen=True):
 
     target: tuple[str, int]  # where 169.254.169.254:80 is relayed to
     network: Network
+    # Further addresses inside, and where they are relayed to.
+    relays: tuple[tuple[tuple[str, int], tuple[str, int]], ...] = ()
 
 
 class Ready(msgspec.Struct, frozen=True):

@@ -26,9 +26,11 @@ def start(
     *,
     pass_fds: Collection[int] = (),
     env: Mapping[str, str] | None = None,
+    hosts: str = "",
     **details: Any,
 ) -> subprocess.Popen[Any]:
-    """Start a program. `namespaces` are open files and their kinds."""
+    """Start a program. `namespaces` are open files and their kinds; `hosts` is a file that it sees
+    as /etc/hosts."""
     command = [os.fspath(argument) for argument in argv]
     environment = dict(os.environ if env is None else env)
     preload = environment.pop("LD_PRELOAD", None)  # for the program, not for our script
@@ -38,6 +40,7 @@ def start(
         "report": report_fd,
         "reset": child_signals.to_reset(),
         "preload": preload,
+        "hosts": hosts,
     }
     try:
         process = subprocess.Popen(
