@@ -71,8 +71,6 @@ PROMISES_OVER = 8.0  # seconds after which no node has a promise of a control th
 LATE = 4  # seconds that messages take to a host that is about to be cut off
 HEALED_WITHIN = 60  # seconds until all nodes show what control does
 LINES = NodeLines(Address("127.0.0.1", 0), Tls(Path("none"), Path("none")), Path("none"))
-CONTROL = "control"
-DOCUMENTS = {"incarnation-down", "came-back", "apart-backwards", "apart-approved"}
 UNKNOWN = "a node is apart, and control does not know it"  # in the ledger
 
 
@@ -313,6 +311,8 @@ class Hosts(Simulation):
         self.note("up", **({"answered": True} if answered else {}))
         self._begun = self.loop.time()
         self._recorder.state(self.store, self.at)
+        apart = [host for host in HOSTS if self.node.apart_hosts.is_apart(host)]
+        self._recorder.reach(self.at, apart, reached=False)
 
     async def record_move(self, machine: str, host: str, by: str) -> Any:
         """Nobody moves a machine to a host whose node is cut off."""
@@ -327,7 +327,7 @@ class Hosts(Simulation):
         self.host_nodes = nodes
         return [self]
 
-    async def accept(self, _tasks: Any) -> None:
+    def accept(self, _tasks: Any) -> None:
         pass
 
     def close(self) -> None:
@@ -387,9 +387,8 @@ class Hosts(Simulation):
         """Record what control knows of a host: it may have lost a line that its node keeps."""
         if self.host_nodes is None:
             return  # it is being ended
-        kind = "apart" if self.node.apart_hosts.is_apart(host) else "joined"
-        machines = [machine.name for machine in self.node.host_index.machines_on(host)]
-        self.note(kind, host=host, machines=machines, by=CONTROL)
+        reached = not self.node.apart_hosts.is_apart(host)
+        self._recorder.reach(self.node.writer.now().at, [host], reached=reached)
         self.compare()
 
     def compare(self) -> None:
@@ -655,16 +654,6 @@ class HostsScript(Script):
             await guard.pause(1)
 
 
-def judged(trace: Sequence[dict[str, Any]]) -> list[Finding]:
-    """What guests were shown must be right by what their node knew of itself; what was started, or
-    was not, may also be right by what control knew."""
-    by_nodes = judge([line for line in trace if line.get("by") != CONTROL]).findings
-    findings = [finding for finding in by_nodes if finding.rule in DOCUMENTS]
-    if by_nodes:
-        findings += judge(trace).findings
-    return [Finding(finding.rule, finding.render()) for finding in findings]
-
-
 def simulated_time(sim: Hosts, patch: pytest.MonkeyPatch) -> None:
     clocks = sim.clocks
     patch.setattr(guard, "monotonic", clocks.read)
@@ -754,5 +743,5 @@ def live(
     findings = [*sim.findings, *wrong_log(sim), *approvals_not_in_log(sim)]
     for event in script.left_over:
         findings.append(Finding("never-ends", f"{event.id} has not come to an end"))
-    findings += judged(sim.trace)
+    findings += [Finding(found.rule, found.render()) for found in judge(sim.trace).findings]
     return script, findings

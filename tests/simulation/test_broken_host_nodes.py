@@ -151,12 +151,15 @@ BROKEN: list[tuple[Break, type[HostsScript], str]] = [
     (does_not_wait_until_a_promise_has_run_out, LostToControl, "incarnation-down"),
     (answers_approvals_without_control, CutOff, "approval-not-in-log"),
     (answers_approvals_without_control, CutOff, "apart-approved"),
-    (hides_what_was_before_when_it_is_told_of_a_change, SingleFaults, "poll-waited"),
-    (does_not_show_again_what_was_hidden_while_a_node_is_silent, SingleFaults, "poll-waited"),
-    (shows_a_change_when_all_have_it, SingleFaults, "incarnation-down"),
+    (hides_what_was_before_when_it_is_told_of_a_change, SlowLine, "poll-waited"),
+    (does_not_show_again_what_was_hidden_while_a_node_is_silent, SlowLine, "poll-waited"),
+    (shows_a_change_when_all_have_it, SlowLine, "incarnation-down"),
     (sends_a_node_its_groups_before_others_have_a_line, ControlIsAway, "poll-waited"),
     (renews_promises_for_each_round, SlowLine, "shown-late"),
 ]
+
+# The seed to try first, where it is not one of the first that catches it: a life takes seconds.
+CAUGHT_BY: dict[Break, int] = {sends_a_node_its_groups_before_others_have_a_line: 6}
 
 
 @pytest.mark.parametrize(
@@ -167,7 +170,7 @@ def test_a_service_is_caught_that(
 ) -> None:
     broken(monkeypatch)
     found: set[str] = set()
-    for seed in range(SEEDS):
+    for seed in (CAUGHT_BY.get(broken, 0), *range(SEEDS)):
         found |= {finding.rule for finding in live(seed, Kill(), STEPS, script)[1]}
         if rule in found:
             return

@@ -14,7 +14,7 @@ from simulation.wrong_clocks import WrongClocksScript
 
 STEPS = 15
 HOUR = 3_600.0  # seconds
-SEEDS = [1, 2, 10]
+SEEDS = [1, 10]
 WAYS = [
     (failure, before, successor)
     for failure in (Failure.KILLED, Failure.PAUSED, Failure.DEAF)
@@ -22,7 +22,7 @@ WAYS = [
     for successor in ((0, 1, 2) if failure is Failure.DEAF else (1, 2))
 ]
 CLOCK_COMMITS = 20  # the first ones of a life, at which a node with another clock takes over
-LIVES = 400  # at least, altogether
+LIVES = 280  # at least, altogether
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +75,7 @@ def test_no_promise_is_broken_when_the_clock_of_the_database_steps_at_any_commit
 ) -> None:
     """Nobody takes over because of it, and nobody is kept from it."""
     (seed, *_) = SEEDS
-    for at_commit in range(1, commits(seed) + 1):
+    for at_commit in share(seed, step > 0):
         sim = lived(seed, Fault(failure, at_commit, before=True, clock_step=step), STEPS)
         assert (sim.faults, sim.deaths) == (1, 0 if failure is Failure.NONE else 1)
 

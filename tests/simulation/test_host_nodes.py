@@ -16,7 +16,7 @@ from simulation.unreported_moves import UnreportedMoves
 from simulation.world import Kill
 
 STEPS = 10
-SEEDS = 60
+SEEDS = 36
 LEASE = 8.0  # seconds of a lease: less than those after which a node gives up a silent line
 PARTS = 2  # of the seeds, for a readable report
 
@@ -47,7 +47,7 @@ def test_no_promise_is_broken_when_a_host_is_cut_off_at_the_worst_moment() -> No
 
 def test_no_poll_waits_for_more_than_a_second_through_a_single_fault() -> None:
     waits: dict[str, float] = {}
-    for seed in range(15):
+    for seed in range(8):
         script, findings = live(seed, Kill(), 1, SingleFaults)
         assert findings == []
         assert isinstance(script, SingleFaults)

@@ -196,7 +196,7 @@ class Simulation:
             except Killed:
                 await self.bury()
         self.see_time()
-        self.note("up")
+        self.note("up", engine="memory")
         self._recorder.state(self.store, self.at)
 
     async def bury(self) -> None:

@@ -210,7 +210,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ignore_windows: bool = False  # an operator lets it start outside of windows and in blackouts
     deadline: Time | None = None  # from then on, windows and blackouts no longer hold it
     postponed: tuple[Postponement, ...] = ()
-    moves: bool = False  # a live migration: its machines are on another host afterwards
+    moves: bool = False  # its machines are on another host afterwards, whatever its type
     unannounced: bool = False  # carried out, but never shown to guests, now or later
     failure: bool = False  # a sudden failure: directly Started, waits for nothing
     short_notice: bool = False  # raised on purpose with less notice than its type promises

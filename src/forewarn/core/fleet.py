@@ -16,6 +16,7 @@ from forewarn.core.windows.model import Blackout, MaintenanceConfiguration, Wind
 
 MAX_NAME = 80  # characters of the name of a machine, group or host
 NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?"
+DOMAINS = 1_000  # update domains that a group can have, and fault domains
 
 
 class GroupKind(enum.Enum):
@@ -83,10 +84,18 @@ def reached_by(host: str) -> str:
     )
 
 
+def domain_name(domain: int) -> str:
+    """Return the name of `Machine.domain`: "3" for an update domain, and "3.1" for its part in
+    fault domain 1."""
+    fault, update = divmod(domain, DOMAINS)
+    return f"{update}.{fault - 1}" if fault else str(update)
+
+
 class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     update_domain: int = 0
     fault_domain: int = 0
+    split: bool = False  # its update domain has machines of several fault domains
     addresses: tuple[str, ...] = ()
     host: str = ""
     moved_from: str | None = None  # its host in the inventory, if it is known to have moved since
@@ -109,6 +118,13 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def alive(self) -> bool:
         return not self.gone
+
+    @property
+    def domain(self) -> int:
+        """What the platform disturbs at a time in its group: its update domain, or, if that is
+        split, the part of it in its fault domain. `domain_name` shows it."""
+        part = (self.fault_domain + 1) * DOMAINS if self.split else 0
+        return self.update_domain + part
 
     @property
     def inventory_host(self) -> str:
@@ -141,5 +157,6 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     location: str = ""
     zone: str = ""
     scale_set: str = ""  # the group is a placement group of this scale set
+    flexible: bool = False  # which has flexible orchestration: its members have names of their own
     resource_group: str = ""
     subscription: str = ""

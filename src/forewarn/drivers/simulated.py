@@ -20,7 +20,7 @@ from typing import Protocol
 
 import msgspec
 
-from forewarn.core import Source
+from forewarn.core import EventType, Source
 from forewarn.core.time import MINUTE, SECOND, Duration
 from forewarn.drivers.port import (
     Again,
@@ -48,6 +48,15 @@ KEPT_IMPACTS = 10_000  # impacts of finished events that a journal remembers
 class Profile(msgspec.Struct, frozen=True):
     started: Duration  # how long the event stays Started
     impact: int = -1  # seconds for which the machine is away; -1: not specified
+
+
+class Course(msgspec.Struct, frozen=True, kw_only=True):
+    """How one event is carried out, where that differs from its profile."""
+
+    lasts: Duration | None = None  # how long it stays Started
+    happens: EventType | None = None  # what its machines go through, instead of what was announced
+    second_after: Duration | None = None  # when they are paused once more, after the first time
+    second_duration: int = 1  # seconds for which they are
 
 
 # Medians of what was measured in a real cloud.
@@ -210,15 +219,15 @@ class SimulatedDriver(Driver):
         self._journal = journal
         self._paced = paced
         self._on_impact = on_impact
-        self._lengths: dict[str, Duration] = {}  # by event, instead of what its profile says
+        self._courses: dict[str, Course] = {}  # by event, instead of what its profile says
+        self._paused_again: set[str] = set()  # events
         self.listener: ImpactListener | None = None
 
-    def let_last(self, event: str, length: Duration | None) -> None:
-        """Set how long an event stays Started; None: as long as its profile says."""
-        if length is None:
-            self._lengths.pop(event, None)
-        else:
-            self._lengths[event] = length
+    def let_take(self, event: str, course: Course | None) -> None:
+        """Set how an event is carried out; None: as its profile says."""
+        self._courses.pop(event, None)
+        if course is not None:
+            self._courses[event] = course
 
     def close(self) -> None:
         self._journal.close()
@@ -236,14 +245,16 @@ class SimulatedDriver(Driver):
         return Happened(_moved(task)) if task.now >= self._end(task) else NotYet()
 
     async def perform(self, task: Task) -> Performed:
+        course = self._courses.get(task.event, Course())
         seconds = task.duration if task.duration >= 0 else _profile(task).impact
+        happens = (course.happens or task.type).value
         for event, names in _impacts(task).items():
             impact = Impact(task.now / SECOND, event, task.type.value, names, seconds)
             if await self._journal.record(impact, task.fence):
                 if self._on_impact is not None:
                     self._on_impact(impact)
                 if self.listener is not None:
-                    await self.listener.impact_begins(impact)
+                    await self.listener.impact_begins(msgspec.structs.replace(impact, type=happens))
         end = self._end(task)
         if self.listener is not None:  # only then does it matter when the machines are back
             back = end if seconds < 0 else min(end, self._start(task) + self._back_after(seconds))
@@ -251,12 +262,36 @@ class SimulatedDriver(Driver):
                 return Again(back)
             for event in _impacts(task):
                 await self.listener.impact_ends(event)
+            if (again := await self._pause_again(task, course, back)) is not None:
+                return again
         if task.now < end:
             return Again(end)
         for event in _impacts(task):
             await self._journal.finish(event, task.fence)
-            self._lengths.pop(event, None)
+            self._courses.pop(event, None)
+            self._paused_again.discard(event)
         return Done(_moved(task))
+
+    async def _pause_again(self, task: Task, course: Course, back: int) -> Again | None:
+        """Pause the machines once more while the event is Started, if it is to take that course;
+        return when to go on."""
+        if course.second_after is None or self.listener is None:
+            return None
+        begins = back + self._paced(course.second_after)
+        if task.now < begins:
+            return Again(begins)
+        if task.event not in self._paused_again:
+            self._paused_again.add(task.event)
+            names = tuple(machine.name for machine in task.machines)
+            seconds, freeze = course.second_duration, EventType.FREEZE.value
+            await self.listener.impact_begins(
+                Impact(task.now / SECOND, task.event, freeze, names, seconds)
+            )
+        ends = begins + self._back_after(course.second_duration)
+        if task.now < ends:
+            return Again(ends)
+        await self.listener.impact_ends(task.event)
+        return None
 
     def _start(self, task: Task) -> int:
         return task.now if task.started_at is None else task.started_at
@@ -265,8 +300,8 @@ class SimulatedDriver(Driver):
         return self._paced(seconds * SECOND)
 
     def _end(self, task: Task) -> int:
-        length = self._lengths.get(task.event, _profile(task).started)
-        return self._start(task) + self._paced(length)
+        length = self._courses.get(task.event, Course()).lasts
+        return self._start(task) + self._paced(_profile(task).started if length is None else length)
 
 
 def _profile(task: Task) -> Profile:

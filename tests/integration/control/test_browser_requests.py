@@ -66,6 +66,7 @@ def test_requests_for_its_own_host_names_are_answered(api: Api, host: str) -> No
         "127.0.0.1?evil.example",
         "127.0.0.1#evil.example",
         "127.0.0.1:80:evil.example",
+        "127.0.0.1:65536",
         "169.254.169.254",
         "0.0.0.0",
         "10.0.0.1",

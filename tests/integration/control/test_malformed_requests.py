@@ -67,6 +67,8 @@ DEEP = b"[" * 100_000
         ("POST", "/v1/rollouts", DEEP, 400, "nested too deeply"),
         ("PATCH", "/v1/groups/web/policy", DEEP, 400, "nested too deeply"),
         ("POST", "/v1/clock/advance", b'{"by":' * 50_000, 400, ""),
+        # A parser that would be slow with smaller numbers says that this one is out of range.
+        ("POST", "/v1/halts", b'{"reason": "a", "more": 1e400}', 400, "unknown field"),
         ("PUT", "/v1/fleet", b"groups: !!timestamp foo", 400, "groups: 'foo'"),
         ("PUT", "/v1/hosts/h3", b"!!timestamp foo: 1", 400, "valid timestamp"),
         ("GET", "/v1/machines/%00", b"", 400, "U+0000"),

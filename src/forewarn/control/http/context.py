@@ -21,6 +21,7 @@ from forewarn.control.notify.notifications import Notifications
 from forewarn.core import Machine, Time
 from forewarn.core.access import Limit, Role, Session
 from forewarn.service.access.access_tokens import AccessTokens
+from forewarn.service.access.machine_tokens import MachineTokens
 from forewarn.service.access.oidc import Identity
 from forewarn.service.access.sessions import Sessions
 from forewarn.service.access.tokens import LOCAL_NAME, Tokens
@@ -80,10 +81,12 @@ class Context(msgspec.Struct, frozen=True):
     tokens: Tokens
     sessions: Sessions
     access_tokens: AccessTokens
+    machine_tokens: MachineTokens | None  # None: machines have no identities
     host_names: Callable[
         [], Collection[str]
     ]  # accepted in Host headers, in addition to the address
     metadata_urls: Callable[[], list[str]]  # of the metadata endpoint; may be empty
+    arm_url: Callable[[], str]  # of the API for az and Azure's SDKs; empty: there is none
     metadata_url_of: Callable[[Machine], str]
     next_due: Callable[[], Time | None]
     virtual_time: VirtualTime | None  # None: the clock is real

@@ -25,6 +25,7 @@ from forewarn.core.refusal import Reason, invalid
 from forewarn.core.time import MAX_TIME, SECOND
 from forewarn.service.platform.platform import Outcome
 from forewarn.store.port import NotLeading, StoreFailed, StoreUnreadable
+from forewarn.support.convert import decode_json
 from forewarn.support.instants import NoZone, from_datetime, parse_datetime
 from forewarn.support.logs import logger
 from forewarn.support.text import listing, parse_duration
@@ -221,7 +222,7 @@ def _while_decoding(error: Exception) -> bool:
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
     module = traceback.tb_frame.f_globals.get("__name__", "") if traceback is not None else ""
-    return str(module).startswith("litestar.serialization")
+    return bool(module == decode_json.__module__)
 
 
 def problem_response(

@@ -17,6 +17,7 @@ from litestar import Request
 from forewarn.control.http.errors import ProblemError
 from forewarn.control.openapi.values import resolved
 from forewarn.core.time import MINUTE, SECOND
+from forewarn.support.convert import decode_json
 from forewarn.support.instants import NoZone, parse_datetime
 from forewarn.support.text import counted, in_words
 
@@ -41,7 +42,7 @@ async def refuse_beyond_limits(request: Request[Any, Any, Any]) -> None:
     if not content and field.is_optional:
         return
     schema = _schema(field.annotation)
-    body = msgspec.json.decode(content)
+    body = decode_json(content)
     if problem := next(_problems(schema, schema.get("$defs", {}), body, ""), ""):
         raise ProblemError("invalid", problem)
 

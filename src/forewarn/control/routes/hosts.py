@@ -34,6 +34,7 @@ from forewarn.control.http.preconditions import host_tag
 from forewarn.control.schema import core as s
 from forewarn.control.views import core
 from forewarn.core.access import Role
+from forewarn.core.events import EventType
 from forewarn.core.fleet import Health
 from forewarn.service.platform.enrollment import NewEnrollment
 from forewarn.service.platform.hosts import DEGRADED_NOTICE, MaintenanceMode
@@ -206,13 +207,14 @@ async def degrade_host(call: Call, name: Name, data: JSONBody[s.DegradeRequest])
         conditional=True,
         links=FIRST_EVENT_LINKS,
         commands=("host fail",),
-        command_example="host fail host-a",
-        example={"note": "power supply"},
+        command_example="host fail host-a --type Reboot",
+        example={"type": "Reboot", "note": "power supply"},
     ).options,
 )
 async def fail_host(call: Call, name: Name, data: JSONBody[s.FailRequest]) -> s.Outcomes:
-    """All machines on the host are redeployed without notice."""
-    return core.outcomes(unwrap(await call.hosts.fail(name, call.by, note=data.note)))
+    """All machines on the host are moved to other hosts without notice."""
+    type = parse_enum(EventType, "event type", data.type)
+    return core.outcomes(unwrap(await call.hosts.fail(name, call.by, note=data.note, type=type)))
 
 
 @post(

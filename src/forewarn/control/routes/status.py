@@ -62,6 +62,7 @@ def get_status(call: Call) -> s.Status:
         clock=clock_of(call),
         metadata=next(iter(context().metadata_urls()), ""),
         metadata_urls=context().metadata_urls(),
+        arm=context().arm_url(),
         nodes=0 if call.limited else sum(host.node for host in context().hosts.hosts()),
         groups=len(groups),
         machines=sum(len(group.machines) for group in groups),

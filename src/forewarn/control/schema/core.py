@@ -112,6 +112,9 @@ class Group(msgspec.Struct, kw_only=True):
     scale_set: Annotated[
         str, doc("Scale set of which it is a placement group; empty if it is not a scale set.")
     ] = ""
+    flexible: Annotated[
+        bool, doc("Whether the scale set is flexible: its members have names of their own.")
+    ] = False
     events: Annotated[list[str], doc("Ids of its active events.")] = []
     user_event_limit: Annotated[
         int | None, doc("How many user events may be Scheduled at a time; null: any number.")
@@ -519,6 +522,9 @@ class DrainRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class FailRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Report that a host has failed."""
 
+    type: Annotated[w.TypeName, doc("Type of the events that the failure is shown as.")] = (
+        "Redeploy"
+    )
     note: Annotated[str, doc("Note by the operator.")] = ""
 
 
@@ -618,7 +624,7 @@ class PlayRequest(AdvanceRequest, kw_only=True, forbid_unknown_fields=True):
     ] = 5.0
     reaction_time: Annotated[
         float,
-        doc("Seconds of real time that a machine gets once for each of its own events."),
+        doc("Seconds of real time that a machine gets for each of its own events."),
         msgspec.Meta(ge=0),
     ] = 1.0
 
@@ -713,6 +719,7 @@ class Status(msgspec.Struct, kw_only=True):
     clock: Annotated[Clock, doc("The service's clock.")]
     metadata: Annotated[str, doc("The first of metadata_urls; empty: there are none.")]
     metadata_urls: Annotated[list[str], doc("URLs of the metadata endpoint.")] = []
+    arm: Annotated[str, doc("URL of the API for az and Azure's SDKs; empty: there is none.")] = ""
     nodes: Annotated[
         int, doc("Number of hosts whose node answers their guests; 0 if the token is limited.")
     ] = 0

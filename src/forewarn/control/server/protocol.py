@@ -15,6 +15,7 @@ from forewarn.control.http.responses import ENDLESS
 from forewarn.control.server.connections import OperatorConnection
 
 MAX_OPERATOR_HEAD = 64 * 1024  # bytes of a request before its body
+MAX_OPERATOR_LINES = 128  # header lines of a request: each takes time
 OPERATOR_HEAD_TIMEOUT = 10.0  # seconds to send them
 UNREAD_TIMEOUT = 10.0  # seconds to send the rest of a body after the response
 
@@ -84,6 +85,11 @@ class OperatorsProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self._in_head, self._head, self._unread = True, 0, True
         self._start_timer(OPERATOR_HEAD_TIMEOUT)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        if len(self.headers) > MAX_OPERATOR_LINES:
+            raise ValueError("too many header lines")  # llhttp ends the request
 
     def on_headers_complete(self) -> None:
         self._in_head = False

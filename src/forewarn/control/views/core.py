@@ -10,7 +10,7 @@ import msgspec
 from forewarn.control.schema import core as s
 from forewarn.core import Event, Group, Machine, Time
 from forewarn.core.deciding.holds import Hold
-from forewarn.core.fleet import REVOKED, Host
+from forewarn.core.fleet import DOMAINS, REVOKED, Host
 from forewarn.core.labels import labels_of
 from forewarn.core.time import SECOND
 from forewarn.service.indexes.coverage import CoverageCounts, coverage_of
@@ -132,6 +132,7 @@ def group(group: Group, counts: CoverageCounts) -> s.Group:
         resource_group=group.place.resource_group,
         subscription=group.place.subscription,
         scale_set=group.place.scale_set,
+        flexible=group.place.flexible,
         events=[event.id for event in group.events],
         user_event_limit=group.policy.user_event_limit,
         auto_approve=[type.value for type in group.policy.auto_approve],
@@ -154,7 +155,7 @@ def event(event: Event) -> s.Event:
         status=event.status.value,
         source=event.source.value,
         machines=list(event.resources),
-        update_domain=event.domain,
+        update_domain=event.domain % DOMAINS,
         not_before=to_datetime(event.not_before),
         description=event.description,
         ticket=event.ticket,

@@ -9,6 +9,7 @@ from typing import Any
 
 from forewarn.control.schema import rollouts as r
 from forewarn.control.views import core
+from forewarn.core.fleet import DOMAINS, domain_name
 from forewarn.core.rollouts.forecast import Forecast, Planned
 from forewarn.core.rollouts.model import Lane, Step, Switch
 from forewarn.core.rollouts.progress import StepProgress
@@ -96,7 +97,7 @@ def plan(
             r.Conflict(
                 host=conflict.host,
                 group=conflict.group,
-                machines={str(domain): list(names) for domain, names in conflict.machines},
+                machines={domain_name(domain): list(names) for domain, names in conflict.machines},
             )
             for conflict in draft.conflicts
         ],
@@ -121,7 +122,7 @@ def _planned(planned: Planned, number: int, wave: int) -> r.Planned:
 
 
 def _domain(step: Step) -> int | None:
-    return step.domain if step.split or not step.host else None
+    return step.domain % DOMAINS if step.split or not step.host else None
 
 
 def _fields(summary: RolloutSummary) -> dict[str, Any]:

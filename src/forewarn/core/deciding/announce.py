@@ -31,7 +31,7 @@ from forewarn.core.events import (
     Status,
     types_that,
 )
-from forewarn.core.fleet import GroupKind
+from forewarn.core.fleet import GroupKind, domain_name
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Hint, Refused, conflict, invalid, unknown
@@ -190,6 +190,8 @@ def fail(group: Group, command: c.Fail, now: Now) -> Changes | Refused:
         cause=command.cause,
         host=command.host,
         failure=True,
+        # its host is gone: whatever guests are shown, it comes back elsewhere
+        moves=bool(command.host) and not command.type.traits.relocates,
     )
     started = move(event, Move.FAIL, started_at=now.at, attempt=Attempt(number=1, at=now.at))
     return Changes((EventMoved(Move.FAIL, started, command.by),), event.id)
@@ -313,7 +315,7 @@ def draft(
         group=group.name,
         type=type,
         resources=machines,
-        domain=machine.update_domain if machine else 0,
+        domain=machine.domain if machine else 0,
         raised_at=now.at,
         by=command.by,
         **{"listed": group.enabled, **fields},
@@ -334,10 +336,10 @@ def machines_problem(group: Group, names: tuple[str, ...]) -> Refused | None:
             return unknown(f"no machine '{name}' in group '{group.name}'; it has {alive}")
         if machine.gone:
             return conflict(f"machine '{name}' is gone ({machine.gone})")
-        domains.setdefault(machine.update_domain, name)
+        domains.setdefault(machine.domain, name)
     if len(domains) > 1:
         domain_list = listing(
-            [f"'{name}' is in {domain}" for domain, name in sorted(domains.items())]
+            [f"'{name}' is in {domain_name(domain)}" for domain, name in sorted(domains.items())]
         )
         return invalid(
             "all machines of an event must be in one update domain;"

@@ -33,13 +33,13 @@ def define(group: Group, command: c.Define, now: Now) -> Changes | Refused:
         items.append(Renumbered(now.defined_above))
     missing = {machine.name: machine for machine in group.machines}
     elsewhere: dict[str, str] = {}
-    regrouped: set[str] = set()  # whose update domain differs from that of their events
+    regrouped: set[str] = set()  # whose domain differs from that of their events
     for machine in command.machines:
         before = missing.pop(machine.name, None)
         merged = merged_machine(before, machine, command)
         if before != merged:
             items.append(MachinePut(merged, by))
-            if before is not None and before.update_domain != merged.update_domain:
+            if before is not None and before.domain != merged.domain:
                 regrouped.add(machine.name)
             # A machine that had no host has not moved: its host has only become known.
             if before is not None and before.host and before.host != merged.host:

@@ -17,6 +17,7 @@ import msgspec
 
 from forewarn.core.deciding.configurations import configurations_of, never_open, unknown_zones
 from forewarn.core.events import Event, Status
+from forewarn.core.fleet import domain_name
 from forewarn.core.group import Group
 from forewarn.core.halts import Halt
 from forewarn.core.labels import labels_of, matches, parse
@@ -428,12 +429,12 @@ def occupancy_holds(event: Event, occupancy: Occupancy) -> list[Hold]:
     if event.waits_for_domain:
         others = occupancy.in_other_domains(event.domain)
         if others:
-            domains = ", ".join(str(d) for d in sorted({e.domain for e in others.values()}))
+            domains = ", ".join(map(domain_name, sorted({e.domain for e in others.values()})))
             result.append(
                 Hold(
                     kind=HoldKind.DOMAIN,
-                    message=f"it is in update domain {event.domain}, and domain {domains} of the"
-                    " group is being disturbed; one domain at a time"
+                    message=f"it is in update domain {domain_name(event.domain)}, and domain"
+                    f" {domains} of the group is being disturbed; one domain at a time"
                     + _unannounced(others.values()),
                     since=max(event.raised_at, _latest_start(others.values())),
                     waits_for=tuple(others),

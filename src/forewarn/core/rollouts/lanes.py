@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from forewarn.core.events import EventType, types_that
-from forewarn.core.fleet import Host
+from forewarn.core.fleet import Host, domain_name
 from forewarn.core.group import Group
 from forewarn.core.refusal import Hint, Refused, conflict, invalid
 from forewarn.core.rollouts.model import (
@@ -38,7 +38,7 @@ class Conflict(msgspec.Struct, frozen=True):
     machines: tuple[tuple[int, tuple[str, ...]], ...]  # by update domain
 
     def __str__(self) -> str:
-        domains = [f"{listing(names)} of {domain}" for domain, names in self.machines]
+        domains = [f"{listing(names)} of {domain_name(domain)}" for domain, names in self.machines]
         return f"host '{self.host}': group '{self.group}' has {' and '.join(domains)}"
 
 
@@ -134,7 +134,7 @@ def _host_lanes(
             if scope.excludes(group, machine):
                 excluded.add(machine.host)
             domains = machines[machine.host].setdefault(group.name, {})
-            domains.setdefault(machine.update_domain, []).append(machine.name)
+            domains.setdefault(machine.domain, []).append(machine.name)
     lanes: list[Lane] = []
     found: list[Conflict] = []
     skipped: list[str] = []
@@ -164,7 +164,7 @@ def steps_of(id: str, host: str, groups: Iterable[Group], conflicts: Conflicts) 
         for machine in group.machines:
             if machine.alive and machine.host == host:
                 domains = by_group.setdefault(group.name, {})
-                domains.setdefault(machine.update_domain, []).append(machine.name)
+                domains.setdefault(machine.domain, []).append(machine.name)
     return _host_steps(id, host, by_group, conflicts)
 
 
@@ -217,7 +217,7 @@ def _host_steps(
         return (Step(cause=cause, host=host, machines=_names(by_group)),)
     return tuple(
         Step(
-            cause=f"{cause}/{domain}",
+            cause=f"{cause}/{domain_name(domain)}",
             host=host,
             split=True,
             domain=domain,
@@ -236,10 +236,10 @@ def _group_lanes(
         domains: dict[int, list[str]] = {}
         for machine in group.machines:
             if machine.alive and scope.has(group, machine):
-                domains.setdefault(machine.update_domain, []).append(machine.name)
+                domains.setdefault(machine.domain, []).append(machine.name)
         steps = tuple(
             Step(
-                cause=f"{prefix(id)}{name}/{domain}",
+                cause=f"{prefix(id)}{name}/{domain_name(domain)}",
                 group=name,
                 domain=domain,
                 machines=tuple(domains[domain]),

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from forewarn.core.events import Event, Status
+from forewarn.core.fleet import domain_name
 from forewarn.core.halts import Halt
 from forewarn.core.rollouts.model import Action, Lane, Rollout, Step, Work
 from forewarn.core.time import Duration, Now, Time
@@ -293,8 +294,8 @@ def step_text(step: Step) -> str:
     if step.action is not Action.MAINTENANCE:
         return f"host {step.host}, {step.action.value}"
     if step.host:
-        return f"host {step.host}" + (f", domain {step.domain}" if step.split else "")
-    return f"domain {step.domain} ({listing(step.machines)})"
+        return f"host {step.host}" + (f", domain {domain_name(step.domain)}" if step.split else "")
+    return f"domain {domain_name(step.domain)} ({listing(step.machines)})"
 
 
 def lane_progress(

@@ -1,7 +1,8 @@
 """Building a fleet from the entries of a fleet file: fills in defaults, and refuses wrong values
 with their position in the file.
 
-Update domains are spread over five by position, ids are derived from names. Parsing is `read.py`.
+Update domains are spread over five by position, a machine's fault domain is the number of its
+update domain, ids are derived from names. Parsing is `read.py`.
 """
 
 from __future__ import annotations
@@ -139,20 +140,24 @@ class FleetBuilder:
             if entry.scale_set and not scaled:
                 raise FleetError("is only for groups of kind scale-set", (*at, "scale_set"))
         with self._problems.collected():
+            if entry.flexible and not scaled:
+                raise FleetError("is only for groups of kind scale-set", (*at, "flexible"))
+        with self._problems.collected():
             _check_count(entry.kind, len(entries), (*at, "machines"))
         scale_set = (entry.scale_set or entry.name) if scaled else ""
+        named_after = "" if entry.flexible else scale_set
         machines: list[Machine] = []
         for index, machine in enumerate(entries):
             if machine is not None:
                 where = (*at, "machines", index)
                 if machine.host:
                     self._hosts.setdefault(machine.host, (*where, "host"))
-                machines.append(self._machine(index, machine, entry.name, scale_set, where))
+                machines.append(self._machine(index, machine, entry.name, named_after, where))
         policy = _policy(entry.policy, (*at, "policy"), entry.kind, self._problems)
-        place = Place(zone=entry.zone, scale_set=scale_set)
+        place = Place(zone=entry.zone, scale_set=scale_set, flexible=entry.flexible and scaled)
         define = Define(
             kind=entry.kind,
-            machines=tuple(machines),
+            machines=_split(machines),
             policy=policy,
             place=place,
             labels=entry.labels,
@@ -214,6 +219,7 @@ class FleetBuilder:
         if len(entry.tags) > MAX_TAGS:
             message = f"there are {len(entry.tags)} tags; at most {MAX_TAGS} are allowed"
             self._problems.add(FleetError(message, (*at, "tags")))
+        domain = self._domain(entry.update_domain, index % DEFAULT_DOMAINS, at, "update_domain")
         return Machine(
             name=entry.name,
             addresses=tuple(self._addresses_of(entry, at)),
@@ -223,8 +229,8 @@ class FleetBuilder:
             vm_id=self._vm_id(entry, (*at, "vm_id")),
             tags=entry.tags,
             labels=entry.labels,
-            update_domain=self._domain(entry.update_domain, index, at, "update_domain"),
-            fault_domain=self._domain(entry.fault_domain, index, at, "fault_domain"),
+            update_domain=domain,
+            fault_domain=self._domain(entry.fault_domain, domain, at, "fault_domain"),
         )
 
     def _check_member(self, name: str, index: int, group: str, scale_set: str, at: Where) -> None:
@@ -238,7 +244,8 @@ class FleetBuilder:
         ):
             raise FleetError(
                 f"'{name}': a member of scale set '{scale_set}' is named '{scale_set}_{index}'"
-                " (a number below 1,000,000,000, without leading zeros)",
+                " (a number below 1,000,000,000, without leading zeros), unless the group is"
+                " flexible: true",
                 at,
             )
 
@@ -257,10 +264,9 @@ class FleetBuilder:
             self._problems.add(FleetError(message, at))
         return vm_id
 
-    def _domain(self, value: int | None, index: int, at: Where, key: str) -> int:
-        """Return the given domain, or one by position, so that machines are spread over domains."""
+    def _domain(self, value: int | None, default: int, at: Where, key: str) -> int:
         if value is None:
-            return index % DEFAULT_DOMAINS
+            return default
         if not 0 <= value <= MAX_DOMAIN:
             message = f"must be from 0 to {MAX_DOMAIN}, not {value}"
             self._problems.add(FleetError(message, (*at, key)))
@@ -398,6 +404,20 @@ def _parsed(parse: Callable[[str], T], text: str, at: Where) -> T:
         return parse(text)
     except ValueError as error:
         raise FleetError(str(error), at) from error
+
+
+def _split(machines: list[Machine]) -> tuple[Machine, ...]:
+    """Mark the machines whose update domain has several fault domains, which are not disturbed
+    together."""
+    faults: dict[int, set[int]] = {}
+    for machine in machines:
+        faults.setdefault(machine.update_domain, set()).add(machine.fault_domain)
+    return tuple(
+        msgspec.structs.replace(machine, split=True)
+        if len(faults[machine.update_domain]) > 1
+        else machine
+        for machine in machines
+    )
 
 
 def check_name(name: str, at: Where) -> None:

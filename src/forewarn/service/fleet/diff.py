@@ -283,7 +283,7 @@ class _Comparer:
                 changes = tuple(_differing(_MACHINE_FIELDS, *_as_defined(old, machine, after)))
                 if changes:
                     self._add("machine", "changed", machine.name, group=name, fields=changes)
-                    if old.update_domain != machine.update_domain:
+                    if old.domain != machine.domain:
                         self._note_machine_events(before, {machine.name})
                 differs = differs or after != old
                 continue

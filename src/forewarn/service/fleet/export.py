@@ -48,6 +48,7 @@ def group_entry(name: str, define: Define) -> GroupEntry:
         policy=_policy(define.policy),
         labels=define.labels,
         scale_set="" if place.scale_set == name else place.scale_set,
+        flexible=place.flexible,
         location=place.location,
         zone=place.zone,
         resource_group=place.resource_group,

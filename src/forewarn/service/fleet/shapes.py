@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from forewarn.core.events import EventType, types_that
-from forewarn.core.fleet import MAX_NAME, NAME, GroupKind
+from forewarn.core.fleet import DOMAINS, MAX_NAME, NAME, GroupKind
 from forewarn.core.labels import (
     LABEL_NAME,
     LABEL_VALUE,
@@ -23,7 +23,7 @@ from forewarn.core.labels import (
 from forewarn.core.windows.model import MAX_CONFIGURATIONS
 from forewarn.core.windows.syntax import MAX_BLACKOUTS, MAX_WINDOWS
 
-MAX_DOMAIN = 999
+MAX_DOMAIN = DOMAINS - 1
 MAX_ADDRESSES = 256  # of one machine: as many as a network interface can have in Azure
 MAX_TAGS = 64  # of one machine
 GUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
@@ -92,7 +92,7 @@ class MachineEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omi
         str,
         _meta(
             "Unique in the fleet; shown in events. A member of a scale set is named"
-            " {scale set}_{n}.",
+            " {scale set}_{n}, unless that is flexible.",
             **_NAMED,
         ),
     ]
@@ -110,7 +110,12 @@ class MachineEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omi
         ),
     ] = None
     fault_domain: Annotated[
-        int | None, _meta("By default spread over 5 by position.", **_DOMAIN)
+        int | None,
+        _meta(
+            "Maintenance never disturbs two fault domains of a group at a time. By default the"
+            " number of the update domain.",
+            **_DOMAIN,
+        ),
     ] = None
     host: Annotated[str, _meta("The host it is on: one of hosts.")] = ""
     spot: Annotated[bool, _meta("Whether it is a spot machine, which can be evicted.")] = False
@@ -186,6 +191,10 @@ class GroupEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_
             " group's own name."
         ),
     ] = ""
+    flexible: Annotated[
+        bool,
+        _meta("For kind scale-set: flexible orchestration, whose members have names of their own."),
+    ] = False
     location: Annotated[str | None, _meta("For instance metadata; by default the fleet's.")] = None
     zone: Annotated[str, _meta("For instance metadata.")] = ""
     resource_group: Annotated[

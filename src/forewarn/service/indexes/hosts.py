@@ -143,9 +143,9 @@ class HostIndex:
         cordoned, can be told, have no machine with its address, and for which nothing is planned;
         preferably without another update domain of its group, and then with few machines."""
         record = self._store.groups[group].machine(machine)
-        domain, current = (record.update_domain, record.host) if record else (0, "")
+        domain, current = (record.domain, record.host) if record else (0, "")
         members = self._store.groups[group].machines
-        clashing = {m.host for m in members if m.alive and m.update_domain != domain}
+        clashing = {m.host for m in members if m.alive and m.domain != domain}
         taken = {m.host for a in (record.addresses if record else ()) for m in self.having(a)}
         hosts = self._store.registry.hosts
         best: list[str] = []
@@ -272,7 +272,7 @@ class HostIndex:
         # Maintenance that is split concerns one update domain at a time.
         domains = {event.joint.domain for event in events if event.joint is not None}
         if None not in domains:
-            there = [machine for machine in there if machine.update_domain in domains]
+            there = [machine for machine in there if machine.domain in domains]
         names = [machine.name for machine in there if machine.name not in warned]
         return tuple(name for name in names if not self._leaving(name, host))
 

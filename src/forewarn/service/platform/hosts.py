@@ -15,7 +15,7 @@ from forewarn.core import Event, EventType, Machine, Refused, Status, Time
 from forewarn.core import commands as c
 from forewarn.core.deciding.holds import Hold
 from forewarn.core.events import UNKNOWN_DURATION, Joint
-from forewarn.core.fleet import REVOKED, Health, Host
+from forewarn.core.fleet import REVOKED, Health, Host, domain_name
 from forewarn.core.labels import Selector, matches
 from forewarn.core.refusal import Hint, conflict, unknown_name
 from forewarn.core.registry import HostPut, Put
@@ -370,16 +370,16 @@ class Hosts:
         self, affected: Affected, template: c.Raise, domain: int | None
     ) -> list[tuple[str, c.Command]] | Refused:
         for group, machines in affected:
-            domains = {machine.update_domain for machine in machines}
+            domains = {machine.domain for machine in machines}
             if len(domains) > 1:
                 first = machines[0]
-                move = next(m for m in machines if m.update_domain != first.update_domain)
+                move = next(m for m in machines if m.domain != first.domain)
                 return conflict(
                     f"maintenance of host '{template.host}' affects all its machines at once, but"
                     f" group '{group.name}' has machines of two update domains on it:"
-                    f" '{first.name}' of {first.update_domain} and '{move.name}' of"
-                    f" {move.update_domain}. Move '{move.name}' to another host first, or evacuate"
-                    " the host machine by machine",
+                    f" '{first.name}' of {domain_name(first.domain)} and '{move.name}' of"
+                    f" {domain_name(move.domain)}. Move '{move.name}' to another host first, or"
+                    " evacuate the host machine by machine",
                     hint=Hint.EVACUATE,
                     about=move.name,
                 )
@@ -441,8 +441,11 @@ class Hosts:
             unless=self._check(name, Health.DEGRADED, affected),
         )
 
-    async def fail(self, name: str, by: str, *, note: str = "") -> Outcomes | Refused:
-        """Record that a host has failed without notice, and with it every machine on it."""
+    async def fail(
+        self, name: str, by: str, *, note: str = "", type: EventType = EventType.REDEPLOY
+    ) -> Outcomes | Refused:
+        """Record that a host has failed without notice, and with it every machine on it. Guests
+        are shown an event of this type; whichever it is, the machines move to other hosts."""
         host = self.host(name)
         if isinstance(host, Refused):
             return host
@@ -452,11 +455,11 @@ class Hosts:
         cause = f"host/{name}/failure/{self._platform.new_id()}"
         commands: list[tuple[str, c.Command]] = []
         for group, machines in affected:
-            for domain in sorted({machine.update_domain for machine in machines}):
-                names = tuple(m.name for m in machines if m.update_domain == domain)
+            for domain in sorted({machine.domain for machine in machines}):
+                names = tuple(m.name for m in machines if m.domain == domain)
                 failure = c.Fail(
                     id=self._platform.new_id(),
-                    type=EventType.REDEPLOY,
+                    type=type,
                     machines=names,
                     by=by,
                     cause=cause,
@@ -555,8 +558,7 @@ def _narrowed(affected: Affected, domain: int | None, only: Collection[str] | No
             [
                 machine
                 for machine in machines
-                if domain in (None, machine.update_domain)
-                and (only is None or machine.name in only)
+                if domain in (None, machine.domain) and (only is None or machine.name in only)
             ],
         )
         for group, machines in affected

@@ -132,10 +132,10 @@ class Removals:
         self, groups: Sequence[Group], to: int, by: str, cause: str
     ) -> list[tuple[str, c.Command]]:
         """Return the commands that leave a scale set so many members."""
-        members = [(group.name, machine.name) for group in groups for machine in group.staying]
-        members.sort(key=lambda member: int(member[1].rpartition("_")[2]))
+        members = [(group, machine.name) for group in groups for machine in group.staying]
+        members.sort(key=lambda member: _number(*member))
         return [
-            (group, c.Delete(id=self._platform.new_id(), machine=machine, by=by, cause=cause))
+            (group.name, c.Delete(id=self._platform.new_id(), machine=machine, by=by, cause=cause))
             for group, machine in reversed(members[to:])
         ]
 
@@ -151,3 +151,9 @@ class Removals:
         """Return the group of this name, or all placement groups of the scale set of this name."""
         groups = [g for g in self._machine_index.groups() if name in (g.name, g.place.scale_set)]
         return groups or self._machine_index.unknown_group(name)
+
+
+def _number(group: Group, machine: str) -> int:
+    """Return the number of a member of a scale set. In a flexible one, none has a number, and those
+    are deleted first that are last in the fleet file."""
+    return 0 if group.place.flexible else int(machine.rpartition("_")[2])

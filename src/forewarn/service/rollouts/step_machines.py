@@ -81,7 +81,7 @@ class StepMachines:
         machines = self._hosts.machines_on(step.host)
         if self._on_read is not None:
             self._on_read(step.host, [machine.name for machine in machines])
-        names = [m.name for m in machines if not step.split or m.update_domain == step.domain]
+        names = [m.name for m in machines if not step.split or m.domain == step.domain]
         staying = [n for n in names if self._stays(self._machine_index.group_of(n) or "", n)]
         if step.action is not Action.EVACUATION or self._rollout.works:
             return staying
@@ -90,7 +90,7 @@ class StepMachines:
             if machine.name in staying:
                 group = self._machine_index.group_of(machine.name) or ""
                 domains = by_group.setdefault(group, {})
-                domains.setdefault(machine.update_domain, []).append(machine.name)
+                domains.setdefault(machine.domain, []).append(machine.name)
         return list(crowding(by_group))
 
     def on_host(self, name: str) -> HostState:

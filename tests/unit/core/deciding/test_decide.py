@@ -405,7 +405,7 @@ class AnyGroup(RuleBasedStateMachine):
 
 TestAnyGroup = AnyGroup.TestCase
 TestAnyGroup.settings = settings(
-    max_examples=examples(120),
+    max_examples=examples(60),
     stateful_step_count=50,
     deadline=None,
     report_multiple_bugs=False,

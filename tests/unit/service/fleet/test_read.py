@@ -152,6 +152,10 @@ WRONG_GROUPS = [
         "groups[0].machines[0].name: 'other_0': a member of scale set 'g' is named 'g_0'",
     ),
     ("kind: scale-set, machines: [{name: g_01}]", "is named 'g_0'"),
+    (
+        "kind: availability-set, flexible: true, machines: [{name: a}]",
+        "groups[0].flexible: is only for groups of kind scale-set",
+    ),
 ]
 WRONG_MACHINES = [
     ("{name: a}, {name: a}", "machines[1].name: machine 'a' occurs twice: group 'g' has it"),

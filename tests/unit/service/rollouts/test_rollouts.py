@@ -224,6 +224,51 @@ def test_a_host_with_two_domains_of_a_group_is_refused_before_anything_begins() 
         start(service, selection=Selection(hosts=("h3",)))
 
 
+GRID = """
+hosts: [a0, a1, b0, b1, mixed]
+groups:
+  - name: sql
+    kind: availability-set
+    machines:
+      - {name: sql-0, update_domain: 0, fault_domain: 0, host: a0}
+      - {name: sql-1, update_domain: 1, fault_domain: 0, host: a1}
+      - {name: sql-2, update_domain: 0, fault_domain: 1, host: b0}
+      - {name: sql-3, update_domain: 1, fault_domain: 1, host: b1}
+      - {name: sql-4, update_domain: 0, host: a0}
+"""
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"groups": ("sql",)},
+        {"selection": Selection(hosts=("[ab]*",)), "at_once": 9},
+        {"selection": Selection(hosts=("[ab]*",)), "at_once": 9, "type": EventType.FREEZE},
+    ],
+)
+def test_a_rollout_never_disturbs_two_fault_domains_at_a_time(fields: dict[str, Any]) -> None:
+    with Service(GRID) as service:
+        id, together = start(service, **fields), set[tuple[str, ...]]()
+        while state(service, id) != "done":
+            started = [e.resources for e in active(service) if e.status is Status.STARTED]
+            together.add(tuple(name for names in started for name in names))
+            service.clock.advance("1m")
+        assert together == {(), ("sql-0", "sql-4"), ("sql-1",), ("sql-2",), ("sql-3",)}
+
+
+def test_a_host_with_two_fault_domains_of_a_group_has_a_conflict() -> None:
+    fleet = GRID.replace("host: a0", "host: mixed").replace("host: b0", "host: mixed")
+    with Service(fleet) as service:
+        hosts = Selection(hosts=("mixed",))
+        [problem] = refusal(service, selection=hosts).others
+        assert "sql-0, sql-4 of 0.0 and sql-2 of 0.1" in problem.message
+        id = start(service, selection=hosts, conflicts=Conflicts.SPLIT)
+        assert [event.resources for event in active(service)] == [("sql-0", "sql-4")]
+        service.clock.advance("2h")
+        assert state(service, id) == "done"
+        assert steps_of(service, id) == {"mixed": ["done", "done"]}
+
+
 def test_a_paused_rollout_announces_nothing_but_what_is_announced_goes_on(
     service: Service,
 ) -> None:

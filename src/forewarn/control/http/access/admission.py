@@ -322,7 +322,8 @@ def _host(value: bytes) -> str:
     """Return the name or address in a Host header; empty if there is more than that and a port."""
     try:
         text = value.decode("ascii")
-        name = urlsplit(f"//{text}").hostname or ""
+        parts = urlsplit(f"//{text}")
+        name, _ = parts.hostname or "", parts.port  # ValueError if beyond 65535
     except ValueError:
         return ""
     return name.rstrip(".") if _HOST.fullmatch(text) else ""

@@ -16,6 +16,7 @@ export const WINDOWS_HELP = "For example: sat,sun 22:00-04:00 Europe/Berlin. Sep
 export const BLACKOUTS_HELP = "When maintenance may not start. For example: 2026-12-20 to 2027-01-06 Europe/Berlin. Separate several with semicolons.";
 
 export const TYPES = ["Freeze", "Reboot", "Redeploy", "Preempt", "Terminate"];
+export const FAILURE_TYPE = { name: "type", label: "What guests are shown", type: "choice", choices: ["Redeploy", "Reboot", "Freeze"] };
 
 export const unique = (names) => [...new Set(names)].sort();
 

@@ -2,7 +2,7 @@
 import { get, withQuery } from "../api.js";
 import { address } from "../router.js";
 import { plural } from "../parts/text.js";
-import { DESCRIPTION, DURATION, IGNORE_WINDOWS, NOT_BEFORE, NOTE, NOTICE, rare, SHORT_NOTICE, TICKET, unique } from "./common.js";
+import { DESCRIPTION, DURATION, FAILURE_TYPE, IGNORE_WINDOWS, NOT_BEFORE, NOTE, NOTICE, rare, SHORT_NOTICE, TICKET, unique } from "./common.js";
 
 export const host = {
   path: (host) => address("v1", "hosts", host.name),
@@ -104,8 +104,8 @@ export const host = {
       offered: (host) => host.health !== "failed",
       title: (host) => `Report that ${host.name} has failed`,
       typed: true,
-      effect: (host) => `${plural(host.machines.length, "machine is", "machines are")} redeployed without notice; what is on their local disks is lost.`,
-      fields: () => [NOTE],
+      effect: (host) => `${plural(host.machines.length, "machine is", "machines are")} moved to other hosts without notice; what is on their local disks is lost.`,
+      fields: () => [FAILURE_TYPE, NOTE],
     },
   ],
 };
