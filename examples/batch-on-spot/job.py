@@ -77,6 +77,7 @@ def listen(job: Job) -> None:
     """What is done before the machine goes is here: all of it, and nothing else is."""
     client = Client()
     me = client.identity()
+    coming: set[str] = set()  # the ids of events for which the job rests
     say("listens")
     for change in client.watch():
         event = change.event
@@ -84,12 +85,16 @@ def listen(job: Job) -> None:
             continue
         if change.kind is ChangeKind.APPEARED:
             left = event.seconds_left(client.now())
-            job.rest()
+            if not coming:
+                job.rest()
+            coming.add(event.id)
             client.approve(event)
             say(f"{event.type} in {left or 0:.0f} s: saved after unit {job.units}, approved")
         elif change.kind in (ChangeKind.WITHDRAWN, ChangeKind.FINISHED):
-            say("still here: goes on")
-            job.go_on()
+            coming.discard(event.id)
+            if not coming:
+                say("still here: goes on")
+                job.go_on()
 
 
 def say(line: str) -> None:

@@ -55,7 +55,7 @@ def test_it_goes_on_when_nothing_comes_of_it(forewarn, web, worker):
     event.cancel()
     worker.tick()
     assert not worker.draining
-    forewarn.verdict().check()
+    forewarn.verdict().check(strict=True)
 
 
 KINDS = ["gone", "throttled", "error", "empty", "no-events", "plain", "truncated", "reset"]
@@ -69,7 +69,7 @@ def test_it_bears_a_bad_day(forewarn, web, worker, kind):
         worker.tick()
     assert fault.consumed == 2
     assert event.approved_by == "web_0"
-    forewarn.verdict().check()
+    forewarn.verdict().check(strict=True)
 
 
 def test_it_bears_an_approval_whose_answer_is_lost(forewarn, web, worker):

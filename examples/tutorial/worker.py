@@ -20,6 +20,7 @@ class Worker:
         self.checkpoint = checkpoint
         self.step = int(checkpoint.read_text()) if checkpoint.exists() else 0
         self.draining = False
+        self.approved = set()
         self.name = self.ask("instance/compute/name?api-version=2021-02-01&format=text")
 
     def tick(self):
@@ -38,7 +39,7 @@ class Worker:
             self.drain()
         self.draining = bool(serious)
         for event in serious:
-            if event["EventStatus"] == "Scheduled":
+            if event["EventStatus"] == "Scheduled" and event["EventId"] not in self.approved:
                 self.approve(event)
 
     def drain(self):
@@ -57,6 +58,7 @@ class Worker:
         body = {"StartRequests": [{"EventId": event["EventId"]}]}
         with suppress(OSError, HTTPException):
             self.ask("scheduledevents?api-version=2020-07-01", json.dumps(body).encode())
+            self.approved.add(event["EventId"])
 
     def ask(self, path, body=None):
         request = Request(f"{self.metadata}/metadata/{path}", body, {"Metadata": "true"})

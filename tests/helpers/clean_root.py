@@ -79,6 +79,13 @@ class CleanRoot:
         assert ended.returncode == 0, (argv, ended.stdout, ended.stderr)
         return ended.stdout + ended.stderr
 
+    def mount(self, directory: Path) -> None:
+        """Show a directory of this machine there, at the same path."""
+        target = f"{self._root}{directory}"
+        enter = ["nsenter", f"--target={self._holder.pid}", "--mount", "--wd=/"]
+        for argv in (["mkdir", "-p", target], ["mount", "--bind", str(directory), target]):
+            subprocess.run([*enter, *argv], check=True)
+
     def bring(self, file: Path) -> str:
         """A copy of it, there; its path."""
         with file.open("rb") as source:

@@ -28,6 +28,7 @@ from helpers.waiting import LIMIT
 
 SOURCE = Path(__file__).with_suffix(".c")
 SYNC, WRITE = 1, 2
+WRITES_STEP = 2  # of the writes of a life, every other one fails; of the syncs, each one
 OPENED = "opened"
 
 
@@ -358,7 +359,7 @@ def main(home: Path) -> None:
     for at in range(1, syncs + 1):
         for lasting in (False, True):
             sweep.report(Failure(SYNC, at, lasting, errno.EIO))
-    for at in range(1, writes + 1):
+    for at in range(1, writes + 1, WRITES_STEP):
         sweep.report(Failure(WRITE, at, False, errno.ENOSPC))
     forked(lambda say: lived(home / "backup.db", say, ["restored", "v", "w", "x", "y"]))
     sweep.life = restored

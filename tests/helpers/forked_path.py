@@ -28,7 +28,7 @@ STUB = """\
 #!/bin/sh
 '''exec' "{python}" -IS "$0" "$@"
 '''
-import json, os, signal, socket, sys
+import json, os, select, signal, socket, sys
 
 line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 line.connect({desk!r})
@@ -37,12 +37,20 @@ passed_on = signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1
 signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)
 socket.send_fds(line, [json.dumps(asked).encode()], [0, 1, 2])
 status, pid = None, 0
+caught, catches = os.pipe()  # a handler would not run if a signal came just before a read
+os.set_blocking(catches, False)
 while status is None:
+    ready, _, _ = select.select([line, caught], [], [])
+    if caught in ready:
+        for one in os.read(caught, 64):
+            os.kill(pid, one)
+        continue
     word, _, number = line.recv(64).decode().rpartition(" ")
     if word:
         pid = int(number)
+        signal.set_wakeup_fd(catches)
         for one in passed_on:
-            signal.signal(one, lambda number, _: os.kill(pid, number))
+            signal.signal(one, lambda *_: None)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
     else:
         status = int(number)

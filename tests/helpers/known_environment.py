@@ -11,19 +11,20 @@ import signal
 import tempfile
 import time  # noqa: TID251 - only its zone
 from collections.abc import Mapping
+from pathlib import Path
 
 from helpers.paths import ROOT
 
 KEPT = {
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LD_LIBRARY_PATH"),
-    *("CI", "FOREWARN_DIST"),
+    *("CI", "FOREWARN_DIST", "XDG_CACHE_HOME"),  # in which uv keeps its cache
 }
-KEPT_PREFIXES = ("TEST_", "PYTEST_", "HYPOTHESIS_", "COVERAGE_", "PIP_", "PYENV_")
+KEPT_PREFIXES = ("TEST_", "PYTEST_", "HYPOTHESIS_", "COVERAGE_", "PIP_", "UV_", "PYENV_")
 SET = {"LANG": "C.UTF-8", "TERM": "xterm", "TZ": "UTC"}
 FOR_ROOT = "/usr/local/sbin:/usr/sbin:/sbin"  # not in everybody's PATH: haproxy, nginx, ip, nft
 # Tests write scripts and bind sockets in it. An address has 107 bytes; pytest needs some 70.
 USABLE_TMPDIR = re.compile(r"[\w/.-]{1,24}", re.ASCII)
-# Only pip needs these, which has settings of its own for them.
+# Only pip and tools/uv-pip need these; pip has settings of its own for them.
 OF_PIP = {
     "PIP_PROXY": ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
     "PIP_CERT": ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"),
@@ -33,6 +34,15 @@ PORTABLE = str(ROOT / "tools/portable")  # takes away what other systems do not 
 LEFT_ALONE = {"SIGPIPE", "SIGXFSZ", "SIGKILL", "SIGSTOP"}
 
 
+def is_usable(directory: str) -> bool:
+    """Return whether tests can have their temporary files there. Those of root start servers as
+    other users, who must be able to reach their files."""
+    if not (USABLE_TMPDIR.fullmatch(directory) and Path(directory).is_dir()):
+        return False
+    path, is_root = Path(directory), hasattr(os, "geteuid") and os.geteuid() == 0
+    return not is_root or all(place.stat().st_mode & 1 for place in (path, *path.parents))
+
+
 def known(started_with: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of tests that were started with this one."""
     kept = {
@@ -40,7 +50,7 @@ def known(started_with: Mapping[str, str]) -> dict[str, str]:
         for name, value in started_with.items()
         if name in KEPT or name.startswith(KEPT_PREFIXES)
     }
-    if USABLE_TMPDIR.fullmatch(directory := started_with.get("TMPDIR", "")):
+    if is_usable(directory := started_with.get("TMPDIR", "")):
         kept["TMPDIR"] = directory
     for setting, names in OF_PIP.items():
         values = [started_with[name] for name in names if started_with.get(name)]

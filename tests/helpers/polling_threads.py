@@ -9,7 +9,8 @@ from typing import Any
 
 from forewarn.testing import Service
 from forewarn.testing.kit.inprocess import Response, exchange
-from forewarn.wire.requests import write_approval
+from forewarn.wire.extensions import WAIT
+from forewarn.wire.requests import EVENTS_PATH, write_approval
 from helpers.waiting import LIMIT, until
 
 PAUSE = 0.005  # seconds between two polls: a client that asks once a second, two hundredfold
@@ -28,13 +29,15 @@ class Client:
         headers: Mapping[str, str] | None = None,
         conditional: bool = False,
         pause: float = PAUSE,
+        waits: bool = False,
         act: Callable[[Client, Any], None] = lambda *_: None,
     ) -> None:
         self._service = service
         self.machine = machine
         self._version = version
         self._headers = dict(headers or {})
-        self._conditional = conditional
+        self._conditional = conditional or waits
+        self._waits = waits
         self._pause = pause
         self._act = act
         self._stop = threading.Event()
@@ -42,6 +45,7 @@ class Client:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.statuses: list[list[str]] = []
         self.answers: list[int] = []
+        self.headers: Mapping[str, str] = {}  # of the last answer
         self.incarnations: list[int] = []
 
     def __enter__(self) -> Client:
@@ -51,6 +55,13 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
+        if self._waits:
+            session = self._service._session
+            session.call(session.node.endpoint.extensions.stop)
+        self.join()
+
+    def join(self) -> None:
+        """Wait until it polls no more."""
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
 
@@ -64,8 +75,11 @@ class Client:
         until(lambda: len(self.answers) >= before + count or not self._thread.is_alive())
         return True
 
-    def ask(self, method: str, headers: Mapping[str, str], body: bytes = b"") -> Response:
-        return guest(self._service, self.machine, self._version, method, headers, body)
+    def ask(
+        self, method: str, headers: Mapping[str, str], body: bytes = b"", path: str = EVENTS_PATH
+    ) -> Response:
+        version = self._version
+        return guest(self._service, self.machine, version, method, headers, body, path)
 
     def approve(self, document: Any) -> None:
         for event in document["Events"]:
@@ -74,13 +88,19 @@ class Client:
 
     def _run(self) -> None:
         tag: dict[str, str] = {}
+        document: Any = None
         while not self._stop.is_set():
-            answer = self.ask("GET", {**self._headers, **tag})
+            path = WAIT if self._waits and tag else EVENTS_PATH
+            answer = self.ask("GET", {**self._headers, **tag}, path=path)
             self.answers.append(answer.status)
+            self.headers = answer.headers
             if answer.status == 200 and answer.body:
                 if self._conditional:
                     tag = {"If-None-Match": answer.headers["etag"]}
-                self._read(answer.json())
+                document = answer.json()
+                self._read(document)
+            elif answer.status == 304:
+                self._act(self, document)
             self._asked.set()
             if answer.status == 404:  # the machine is no more
                 return
@@ -101,9 +121,10 @@ def guest(
     method: str = "GET",
     headers: Mapping[str, str] | None = None,
     body: bytes = b"",
+    path: str = EVENTS_PATH,
 ) -> Response:
     """One request that nobody can tell to be the test's own."""
-    target = f"/metadata/scheduledevents?api-version={version}"
+    target = f"{path}?api-version={version}"
     said = {"Metadata": "true", **(headers or {})}
     asked = service.addresses[machine]
     return service._session.run(

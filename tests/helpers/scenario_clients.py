@@ -126,6 +126,27 @@ class OnlyLarger(Good):
         self.handle(document["Events"])
 
 
+class OnlyOther(Good):
+    """Takes no note of a document whose incarnation is the last one."""
+
+    last = 0
+
+    def poll(self) -> None:
+        document = self.ask("GET")
+        if document is None or not isinstance(document.get("Events"), list):
+            return
+        if document["DocumentIncarnation"] != self.last:
+            self.last = document["DocumentIncarnation"]
+            self.handle(document["Events"])
+
+
+class FirstMachineOnly(Good):
+    """Looks at the first machine of an event."""
+
+    def wants(self, event: dict[str, Any]) -> bool:
+        return super().wants(event) and event["Resources"][0] == self.machine
+
+
 class FirstOnly(Good):
     """Looks at the first event of a document."""
 
@@ -141,6 +162,13 @@ class Insistent(Good):
         started = {event["EventId"] for event in events if event["EventStatus"] == "Started"}
         for id in self.approved - started:
             self.approve(id)
+
+
+class ExpectsItsEnd(Good):
+    """Approves a Reboot, and takes it for granted that it does not go on after that."""
+
+    def wants(self, event: dict[str, Any]) -> bool:
+        return not self.approved and super().wants(event)
 
 
 class Seldom(Good):

@@ -23,7 +23,12 @@ class World:
     `real`: exchanges say what a real clock said, too."""
 
     def __init__(
-        self, *, events: bool = True, real: bool = True, spot: tuple[str, ...] = ()
+        self,
+        *,
+        events: bool = True,
+        real: bool = True,
+        spot: tuple[str, ...] = (),
+        speed: float = 1.0,
     ) -> None:
         self.observer = Observer()
         self.lines: list[dict[str, Any]] = []
@@ -36,7 +41,8 @@ class World:
             for n, name in enumerate(MACHINES)
         }
         machines["db"] = {"group": "db", "addresses": ["10.0.1.1"]}
-        self.tell("fleet", groups={GROUP: {"kind": "scale-set"}}, machines=machines)
+        groups = {GROUP: {"kind": "scale-set"}}
+        self.tell("fleet", groups=groups, machines=machines, speed=speed)
         self.tell("up")
 
     def verdict(self) -> Verdict:

@@ -163,8 +163,7 @@ class Impacts:
 
     @property
     def _catch_up(self) -> CatchUp | None:
-        virtual_time = self._node.virtual_time
-        return None if virtual_time is None else virtual_time.catch_up
+        return self._node.catch_up
 
     def _entries_for(self, machine: str) -> list[_Entry]:
         return [entry for entry in self._callbacks if entry.machine in (None, machine)]

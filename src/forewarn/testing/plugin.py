@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 MARKER = (
     "forewarn(fleet=None, *, sockets=False, …): how to make the service of the fixture `forewarn`;"
-    " takes the arguments of forewarn.testing.Service"
+    " takes the arguments of forewarn.testing.Service; with strict=True, its verdict is checked at"
+    " the end of the test, and notes count"
 )
+STRICT = "strict"  # the argument that is not one of Service
+ENDED_EARLY = pytest.StashKey[bool]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -33,15 +36,19 @@ def forewarn(request: pytest.FixtureRequest) -> Iterator[Service]:
         pytest.fail(extras.missing("test", "the fixture 'forewarn'"), pytrace=False)
     from forewarn.testing import Service
 
-    with Service(**_marker_arguments(request.node, Service)) as service:
+    arguments = _marker_arguments(request.node, Service)
+    strict = arguments.pop(STRICT, False)
+    with Service(**arguments) as service:
         yield service
+        if strict and not request.node.stash.get(ENDED_EARLY, False):
+            service.verdict().check(strict=True)
 
 
 def _marker_arguments(item: Any, service: type[Service]) -> dict[str, Any]:
     """Merge the arguments of all markers; those nearest to the test win."""
     import inspect
 
-    known = inspect.signature(service).parameters
+    known = [*inspect.signature(service).parameters, STRICT]
     arguments: dict[str, Any] = {}
     for mark in item.iter_markers("forewarn"):
         if len(mark.args) > 1:
@@ -63,6 +70,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     kit = sys.modules.get("forewarn.testing.kit.service")
+    if call.excinfo is not None:  # failed, skipped, or expected to fail
+        item.stash[ENDED_EARLY] = True
     if kit is not None and report.failed and call.when == "call":
         for name, value in getattr(item, "funcargs", {}).items():
             if isinstance(value, kit.Service):

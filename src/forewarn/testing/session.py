@@ -199,8 +199,8 @@ class Session:
         self._thread.start()
         try:
             self.run(self._node.__aenter__())
-            if (virtual_time := self._node.virtual_time) is not None:
-                virtual_time.catch_up.requesting = requesting
+            if (catch_up := self._node.catch_up) is not None:
+                catch_up.requesting = requesting
         except BaseException:
             self._end()
             raise
@@ -341,14 +341,21 @@ class Session:
         if self.node.observer is None:
             raise RefusedError(NOT_OBSERVED)
         self.settle()
-        virtual_time = self.node.virtual_time
-        if virtual_time is not None and timeout > 0 and not in_a_loop() and not in_callback():
-            try:
-                patience = Patience(timeout, 0.0, caller_id())
-                self.run(virtual_time.let_clients_catch_up(patience))
-            except Stopped as stopped:
-                raise RefusedError(STOPPED) from stopped
+        if timeout > 0 and not in_a_loop() and not in_callback():
+            self.let_clients_catch_up(timeout)
         return self.call(self.node.observer.verdict)
+
+    def let_clients_catch_up(self, timeout: float) -> None:
+        """Wait for clients that poll by themselves until they have seen what is visible now."""
+        virtual_time, catch_up = self.node.virtual_time, self.node.catch_up
+        patience = Patience(timeout, 0.0, caller_id())
+        try:
+            if virtual_time is not None:
+                self.run(virtual_time.let_clients_catch_up(patience))
+            elif catch_up is not None:
+                self.run(catch_up.all_caught_up(patience, by_itself=True))
+        except Stopped as stopped:
+            raise RefusedError(STOPPED) from stopped
 
     def _problem(self) -> str:
         if self._thread is None:

@@ -19,7 +19,6 @@ from forewarn.verdict.rules import (
     MAX_INTERVAL,
     MIN_CHANCE,
     PREPARED_TYPES,
-    RESTART_SECONDS,
     RULES,
 )
 from forewarn.verdict.values import Complaint
@@ -48,7 +47,8 @@ def complaints(observed: Observed, missed: MissedEvents, now: Stamp) -> list[Com
                 of_client += _reaction(client, event, course)
         of_client += _rate(client, events, client.machine in observed.spot)
         of_client += _waiting(client)
-        of_client += _silence(client, events, {item.event for item in of_client}, now)
+        reported = {item.event for item in of_client}
+        of_client += _silence(client, events, reported, observed.restart_seconds, now)
         if not any(item.rule in ("stopped-polling", "gave-up") for item in of_client):
             gone = observed.is_gone(client.machine)
             of_client += _unresponsive(client, events, gone)
@@ -168,12 +168,17 @@ def _waiting(client: Client) -> Iterator[Complaint]:
 
 
 def _silence(
-    client: Client, events: list[EventCourse], reported: set[str], now: Stamp
+    client: Client,
+    events: list[EventCourse],
+    reported: set[str],
+    restart_seconds: float,
+    now: Stamp,
 ) -> Iterator[Complaint]:
     done = client.done
     if done is None or apart(done, now) < GIVEN_UP_AFTER:
         return
-    if client.asked is None or any(_still_away(event, client.asked.t, now) for event in events):
+    asked = client.asked
+    if asked is None or any(_still_away(event, asked.t, restart_seconds, now) for event in events):
         return  # its machine is being disturbed, or was deleted
     prefix = f"has not polled for {apart(done, now):.0f} s"
     if client.trouble:
@@ -194,13 +199,13 @@ def _silence(
             yield _complaint("stopped-polling", message, client, done.t, event)
 
 
-def _still_away(event: EventCourse, asked: float, now: Stamp) -> bool:
+def _still_away(event: EventCourse, asked: float, restart_seconds: float, now: Stamp) -> bool:
     """Return whether the event explains that a machine has not polled since that time."""
-    if not prevented_polls(event, asked):
+    if not prevented_polls(event, asked, restart_seconds):
         return False
     if event.over is None or event.type in DELETING:
         return True
-    return apart(event.over, now) < RESTART_SECONDS + GIVEN_UP_AFTER
+    return apart(event.over, now) < restart_seconds + GIVEN_UP_AFTER
 
 
 def _unresponsive(client: Client, events: list[EventCourse], gone: bool) -> Iterator[Complaint]:
@@ -210,7 +215,7 @@ def _unresponsive(client: Client, events: list[EventCourse], gone: bool) -> Iter
         if silence.counts and (not gone or _stopped_at_announcement(client, events, silence)):
             last = moment(silence.last)
             waited = (
-                f"the clock waited {length(silence.seconds)} for it"
+                f"it was waited for {length(silence.seconds)} in vain (timeout= gives it longer)"
                 if silence.seconds
                 else "its program ended"
             )
@@ -234,7 +239,7 @@ def _unresponsive(client: Client, events: list[EventCourse], gone: bool) -> Iter
         return
     if client.slow is not None and not client.slow.trouble and not client.hung(client.slow.at):
         message = (
-            f"did not poll while the clock waited {length(client.slow.seconds)} for it, and polled"
+            f"did not poll while it was waited for {length(client.slow.seconds)}, and polled"
             " again later; play with a longer timeout"
         )
         yield _complaint("slow-poll", message, client, client.slow.at.t)

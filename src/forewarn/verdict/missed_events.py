@@ -17,7 +17,7 @@ from forewarn.verdict.clients import Client
 from forewarn.verdict.event_courses import SCHEDULED, EventCourse, MachineCourse
 from forewarn.verdict.observed import Observed
 from forewarn.verdict.rendering import length, moment
-from forewarn.verdict.rules import MIN_CHANCE, RESTART_SECONDS
+from forewarn.verdict.rules import MIN_CHANCE
 from forewarn.wire.versions import DELETING
 
 
@@ -45,11 +45,11 @@ def missed_events(observed: Observed) -> MissedEvents:
     }
 
 
-def prevented_polls(event: EventCourse, since: float) -> bool:
+def prevented_polls(event: EventCourse, since: float, restart_seconds: float) -> bool:
     """Return whether the event may have prevented its machines from polling after that time."""
     if event.started is None:
         return False
-    return event.over is None or event.type in DELETING or event.over.t + RESTART_SECONDS >= since
+    return event.over is None or event.type in DELETING or event.over.t + restart_seconds >= since
 
 
 def _missed(
@@ -72,7 +72,7 @@ def _missed(
         return Missed("no client was polling when it was announced")
     if client.always_refused:
         return Missed("its requests were refused")
-    if excuse := _excuse(client, event, course, events, until):
+    if excuse := _excuse(client, event, course, events, until, observed.restart_seconds):
         return Missed(excuse)
     chance = apart(visible, until)
     if silences := client.unresponsive_before(until):
@@ -125,6 +125,7 @@ def _excuse(
     course: MachineCourse,
     events: list[EventCourse],
     until: Stamp,
+    restart_seconds: float,
 ) -> str:
     """Return why the machine could not see the event, or an empty text."""
     visible = event.visible
@@ -147,7 +148,7 @@ def _excuse(
         other is not event
         and other.started is not None
         and other.started.t <= until.t
-        and prevented_polls(other, visible.t)
+        and prevented_polls(other, visible.t, restart_seconds)
         for other in events
     ):
         return "another event disturbed its machine"

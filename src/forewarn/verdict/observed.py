@@ -12,6 +12,7 @@ from forewarn.traces import lines
 from forewarn.traces.exchanges import Stamp
 from forewarn.verdict.clients import Client
 from forewarn.verdict.event_courses import EventCourse, MachineCourse
+from forewarn.verdict.rules import MIN_RESTART_SECONDS, RESTART_SECONDS
 from forewarn.verdict.values import Unannounced
 
 MAX_CLIENTS = 20_000  # machines
@@ -29,6 +30,7 @@ class Observed:
         self.events: dict[str, EventCourse] = {}
         self.active: dict[str, dict[str, EventCourse]] = {}  # by group
         self.spot: frozenset[str] = frozenset()
+        self.restart_seconds = RESTART_SECONDS  # at the service's speed
         self._apart: set[str] = set()  # machines whose node control cannot reach
         self.nobody_polled = True  # no client has polled yet
         self.unknown_callers = 0  # requests from addresses of no machine
@@ -44,6 +46,8 @@ class Observed:
         machines = line.get("machines")
         if not isinstance(machines, dict):
             return
+        speed = max(lines.number(line.get("speed")) or 1.0, 1.0)
+        self.restart_seconds = max(MIN_RESTART_SECONDS, RESTART_SECONDS / speed)
         groups, addresses, spot = {}, {}, set()
         for key, facts in machines.items():
             if not (name := lines.name(key)) or not isinstance(facts, dict):

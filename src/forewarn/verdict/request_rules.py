@@ -171,7 +171,7 @@ class RequestRules:
                 _count_approval(event, client.machine, request)
             return
         course.approvals += 1
-        if event.machines and not course.concerned and counts:
+        if event.machines and not course.concerned:
             self._check_own(client, request, event)
         if self._knew_withdrawal(event, course, request):
             self._complain_ignored(client, request, event, "approved")

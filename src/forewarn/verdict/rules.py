@@ -31,6 +31,7 @@ SHORT_FREEZE = 10  # seconds; a shorter pause is over before anything could be m
 RESTART_SECONDS = (
     300.0  # seconds in which a machine need not poll after an event was carried out on it
 )
+MIN_RESTART_SECONDS = 10.0  # the same at any speed, since no program starts faster
 PREPARED_TYPES = (  # after which nothing in memory is left
     "Preempt",
     "Reboot",

@@ -5,6 +5,7 @@ Its data are in `values.py`, its text in `rendering.py`, and its JUnit XML in `j
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import msgspec
@@ -41,7 +42,7 @@ class Verdict(VerdictData, frozen=True, kw_only=True):
         return tuple(dict.fromkeys(ids))
 
     def check(self, *, strict: bool = False) -> Verdict:
-        """Return the verdict if nothing is wrong.
+        """Return the verdict if nothing is wrong, and print how many notes were passed over.
 
         Args:
             strict: Count notes as well.
@@ -52,6 +53,12 @@ class Verdict(VerdictData, frozen=True, kw_only=True):
         __tracebackhide__ = True  # pytest shows the line of the caller
         if not self.ok or (strict and self.notes):
             raise AssertionError(str(self))
+        if self.notes:
+            rules = ", ".join(dict.fromkeys(item.rule for item in self.notes))
+            passed = counted(len(self.notes), "note")
+            sys.stdout.write(
+                f"verdict: nothing wrong, {passed} ({rules}); check(strict=True) counts notes\n"
+            )
         return self
 
     def of(self, machine: MachineRef) -> Verdict:

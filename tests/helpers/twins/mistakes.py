@@ -228,6 +228,20 @@ class ComparesSubstring(Worker):
         return self.name in ",".join(event["Resources"])
 
 
+class KnowsOnlyNewEvents(Worker):
+    """handles only events that are announced while it runs"""
+
+    earlier: set[str] | None = None
+
+    def disturbs(self, event: Event) -> bool:
+        return super().disturbs(event) and event["EventId"] not in (self.earlier or ())
+
+    def handle(self, events: list[Event]) -> None:
+        if self.earlier is None:
+            self.earlier = {event["EventId"] for event in events}
+        super().handle(events)
+
+
 # What it does about events.
 
 

@@ -96,9 +96,11 @@ class Stage:
         *,
         stops: bool = False,
         refused: bool = False,
+        persists: bool = False,
         every: float = clients.EVERY,
     ) -> None:
         self._refused = refused
+        self.persists = persists  # it does not poll less often after 429, however busy the machine
         self.patience = GIVEN_UP if stops else PATIENT
         self._client, self._every = client, every
         self._goes_away = False
@@ -131,6 +133,11 @@ class Stage:
             self.running.stop()
         finally:
             self.service.__exit__(kind, error, traceback)
+
+    def start_again(self) -> None:
+        self.running.stop()
+        self.running = Running(self._client, self.machine.url, self._every)
+        self._returned = 0
 
     @property
     def requests(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from forewarn.verdict.rules import NOTE, RULES
+from forewarn.verdict.rules import RULES
 from helpers.twins.mistakes import MISTAKES
 from helpers.twins.stage import (
     APPROVED_FOREIGN,
@@ -32,11 +32,6 @@ class Found(NamedTuple):
     by: tuple[str, ...]
     besides: tuple[str, ...] = ()
     impact: bool = False  # found in a scenario that is run with --impact and --busy-check
-
-    @property
-    def passes(self) -> bool:
-        """Whether a scenario passes all the same, since all that is found are notes."""
-        return all(name in RULES and RULES[name].severity == NOTE for name in self.by)
 
     def problem(self, findings: set[str]) -> str:
         """Tell what is missing or too much among the findings; nothing if they are right."""
@@ -64,6 +59,7 @@ SILENT = ("stopped-polling", "no-reaction")
 
 # Expectations of the shipped scenarios.
 REBOOT_APPROVED = "restart is approved by web_0 within 5 min"
+UPDATE_APPROVED = "update is approved by web_0 within 5 min"
 REBOOT_EARLY = "restart is started, 1 min ahead of NotBefore"
 REDEPLOY_APPROVED = "redeploy is approved by one of its own machines within 5 min"
 EVICTION_APPROVED = "eviction is approved by web_0 within 25 s"
@@ -71,6 +67,7 @@ EVICTION_SEEN = ("eviction is seen in time", "eviction is seen within 5 s")
 SHRINKING_APPROVED = "shrinking is approved by one of its own machines within 4 min"
 HARDWARE_APPROVED = "repair is approved by db-0, 1 d ahead of NotBefore"
 STORM_APPROVED = "storm of web_4 is approved by web_4 within 25 s"
+UPDATE_IDLE = "update is carried out on idle machines"
 NOT_CRASHED = "the command has not crashed"
 IN_BAD_DAYS = (
     "in-between is seen by web_0 within 1 min",
@@ -78,6 +75,8 @@ IN_BAD_DAYS = (
     "hasty is seen by web_0",
     "restart is seen in time",
     REBOOT_APPROVED,
+    "update is seen in time",
+    UPDATE_APPROVED,
 )
 
 IGNORED_REBOOT = {"user-reboot": Found((REBOOT_APPROVED,), (REBOOT_EARLY, "no-reaction"))}
@@ -142,7 +141,11 @@ TWINS: Mapping[str, Twin] = {
             "withdrawn": Found(
                 ("stopped-polling", "restart is seen in time"),
                 ("restart is approved by web_0 within 2 min",),
-            )
+            ),
+            "not-as-announced": Found(
+                ("stopped-polling", "restart is approved by web_0 within 14 min"),
+                ("no-reaction",),
+            ),
         },
         stops=True,
     ),
@@ -175,7 +178,21 @@ TWINS: Mapping[str, Twin] = {
         Found(("stopped-polling",), FAILED),
         {
             "user-reboot": Found((NOT_CRASHED,), ("restart is finished", "stopped-polling")),
-            "sudden-failure": Found((NOT_CRASHED,), ("failure is finished", "stopped-polling")),
+            "sudden-failure": Found(
+                (NOT_CRASHED,),
+                (
+                    "failure is finished",
+                    "update is seen in time",
+                    "update is approved by web_0 within 14 min",
+                    UPDATE_IDLE,
+                    "update is finished",
+                    "stopped-polling",
+                ),
+            ),
+            "failed-host": Found(
+                (NOT_CRASHED, "reboot is seen by web_0 within 10 s"),
+                ("redeploy is finished", "reboot is finished", "stopped-polling"),
+            ),
         },
         stops=True,
     ),
@@ -200,18 +217,32 @@ TWINS: Mapping[str, Twin] = {
     "expects-larger-incarnation": Twin(
         "new-incarnation",
         Found(("no-reaction",), FAILED),
-        {"bad-days": Found((REBOOT_APPROVED,), ("no-reaction",))},
+        {"bad-days": Found((REBOOT_APPROVED, UPDATE_APPROVED), ("no-reaction",))},
     ),
     "reads-first-event-only": Twin(
         "two-at-once",
         Found(("no-reaction",), FAILED),
         {"storm": Found((STORM_APPROVED,), ("no-reaction",))},
     ),
-    "compares-host-name": Twin("restart", Found(("no-reaction",), FAILED), IGNORED_REBOOT),
+    "compares-host-name": Twin(
+        "restart",
+        Found(("no-reaction",), FAILED),
+        {
+            **IGNORED_REBOOT,
+            "one-fault-domain": Found(
+                ("own is approved by web_1a2b3c4d within 14 min",), ("no-reaction",)
+            ),
+        },
+    ),
     "compares-substring": Twin(
         "neighbour",
         Found(("approved-for-others",), (APPROVED_FOREIGN, STOPPED_FOR_NOTHING)),
         {"storm": Found(("storm of web_41 is never approved", "approved-for-others"))},
+    ),
+    "knows-only-new-events": Twin(
+        "new-start",
+        Found((LOST_JOB,)),
+        {"sudden-failure": Found(("approved-too-early", UPDATE_IDLE), impact=True)},
     ),
     "ignores-user-events": Twin("restart", Found(("no-reaction",), FAILED), IGNORED_REBOOT),
     "knows-only-reboot": Twin(
@@ -291,7 +322,11 @@ TWINS: Mapping[str, Twin] = {
     "sends-wrong-id": _malformed("unknown-approval"),
     "approves-with-put": _malformed("wrong-verb"),
     "never-resumes": Twin("withdrawal", Found((IDLE,))),
-    "resumes-when-started": Twin("restart", Found((WORKS_MEANWHILE,))),
+    "resumes-when-started": Twin(
+        "restart",
+        Found((WORKS_MEANWHILE,)),
+        {"not-as-announced": Found(("approved-too-early",), impact=True)},
+    ),
 }
 
 

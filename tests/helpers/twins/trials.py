@@ -108,6 +108,17 @@ def delay(stage: Stage) -> None:
     stage.play_through(event)
 
 
+def new_start(stage: Stage) -> None:
+    """The client is started again while a restart that it has approved is held back."""
+    failure = stage.web[0].fail()
+    event = stage.machine.schedule("Reboot")
+    stage.play("1m")
+    stage.start_again()
+    stage.let_poll(4)
+    failure.finish()
+    stage.play_through(event)
+
+
 def interference(stage: Stage) -> None:
     """The endpoint fails while a restart that the client has approved is held back."""
     stage.let_go_away()
@@ -160,8 +171,10 @@ def throttling(stage: Stage) -> None:
     fault = stage.service.faults.add("throttled", machine=stage.machine.name)
 
     def over() -> bool:
+        if stage.persists or fault.consumed > MAX_THROTTLED:
+            return fault.consumed > MAX_THROTTLED
         interval = stage.service.verdict(timeout=0).conduct(stage.machine.name).every or 0.0
-        return fault.consumed > MAX_THROTTLED or interval > SLOWED_DOWN * clients.EVERY
+        return interval > SLOWED_DOWN * clients.EVERY
 
     until(over)
     stage.service.faults.clear()
@@ -217,6 +230,7 @@ TRIALS: dict[str, Callable[[Stage], None]] = {
         sudden_failure,
         withdrawal,
         delay,
+        new_start,
         interference,
         bad_answers,
         broken_answers,
@@ -234,6 +248,7 @@ INTERVALS = {"ten-seconds": 0.2}  # seconds between two polls, since real second
 POLLS_NEEDED = (
     "withdrawal",
     "delay",
+    "new-start",
     "interference",
     "bad-answers",
     "broken-answers",

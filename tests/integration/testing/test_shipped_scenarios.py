@@ -41,12 +41,16 @@ def test_a_good_client_passes_every_scenario(name: str) -> None:
     [
         ("live-migration", clients.ApprovesFreezes, "migration is never approved"),
         ("host-maintenance", clients.NeverApproves, "update is approved by one of its own"),
+        ("host-maintenance", clients.FirstMachineOnly, "update is approved by one of its own"),
         ("user-reboot", clients.PlatformOnly, "restart is approved by web_0"),
         ("user-redeploy", clients.Meddles, "redeploy is approved by one of its own"),
         ("spot-eviction", clients.Seldom, "eviction is seen in time"),
         ("scale-in", clients.Outdated, "shrinking is seen in time"),
         ("degraded-hardware", clients.NeverApproves, "repair is approved by db-0, 1 d ahead"),
         ("sudden-failure", clients.ApprovesEverything, "failure is never approved"),
+        ("failed-host", clients.ApprovesEverything, "reboot is never approved"),
+        ("not-as-announced", clients.ExpectsItsEnd, "restart is approved by web_0"),
+        ("one-fault-domain", clients.NeverApproves, "own is approved by web_1a2b3c4d"),
         ("withdrawn", clients.Insistent, "no complaints"),
         ("rolling-update", clients.Meddles, "update is approved by one of its own"),
         ("short-notice", clients.Seldom, "repair is seen in time"),
@@ -54,6 +58,7 @@ def test_a_good_client_passes_every_scenario(name: str) -> None:
         ("storm", clients.ApprovesEverything, "storm of web_41 is never approved"),
         ("bad-days", clients.Fragile, "restart is seen in time"),
         ("bad-days", clients.OnlyLarger, "restart is approved by web_0"),
+        ("bad-days", clients.OnlyOther, "update is approved by web_0"),
     ],
 )
 def test_a_client_with_the_usual_mistake_fails_the_scenario(

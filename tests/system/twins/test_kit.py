@@ -34,7 +34,9 @@ def test_a_good_client_passes_trials(client: str, trial: str) -> None:
 def test_a_mistake_is_found_for_the_right_reason(mistake: str) -> None:
     twin = TWINS[mistake]
     every = INTERVALS.get(twin.trial, clients.EVERY)
-    with Stage(mistake, stops=twin.stops, refused=twin.refused, every=every) as stage:
+    persists = "ignored-throttling" in twin.kit.by
+    options = {"stops": twin.stops, "refused": twin.refused, "persists": persists}
+    with Stage(mistake, every=every, **options) as stage:
         TRIALS[twin.trial](stage)
         problem = twin.kit.problem(stage.result())
         assert not problem, f"{problem}\n{stage.report()}"

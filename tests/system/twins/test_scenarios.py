@@ -53,11 +53,7 @@ def test_a_mistake_is_found_for_the_right_reason(mistake: str, name: str, tmp_pa
     )
     problem = found.problem(findings(result))
     assert not problem, f"{problem}\n{result}\n{result.verdict}"
-    assert result.ok is found.passes
-
-
-def test_every_shipped_scenario_finds_a_mistake() -> None:
-    assert {name for _, name in PAIRS} == set(scenarios.names())
+    assert not result.ok
 
 
 def test_the_command_line_comes_to_the_same_result() -> None:

@@ -202,6 +202,25 @@ def test_each_mistake_is_reported_by_its_rule_alone(
     assert service.verdict().ok == (complaint.severity == NOTE)
 
 
+def test_a_late_approval_of_another_machines_event_is_reported_as_such(service: Service) -> None:
+    """Who takes web_10 for web_1 is found, even if that comes too late."""
+    event = service.schedule("Reboot", "web_1")
+    service.document("web_0")
+    service.clock.advance("15m")
+    service.document("web_0")
+    service.approve("web_0", event.id)
+    rules = {complaint.rule for complaint in service.verdict().complaints}
+    assert rules >= {"late-approval", "approved-for-others"}
+
+
+def test_a_check_prints_how_many_notes_it_has_passed_over(
+    service: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for_another(service)
+    service.verdict().check()
+    assert "1 note (approved-for-others)" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("target", "headers", "rule"),
     [

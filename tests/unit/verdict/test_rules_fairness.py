@@ -8,7 +8,7 @@ import re
 import pytest
 
 from forewarn.verdict.rules import GIVEN_UP_AFTER, MAX_THROTTLED
-from helpers.verdict_model import World, rules
+from helpers.verdict_model import LASTS, World, rules
 
 
 def test_polling_every_minute_is_too_seldom_for_a_spot_machine() -> None:
@@ -391,6 +391,24 @@ def test_a_client_that_stopped_polling_is_distinguished_from_a_late_one() -> Non
     assert re.search("since 2027-01-15 08:00:04Z,.*Preempt 00000000", complaint.message)
 
 
+@pytest.mark.parametrize(("speed", "rules_broken"), [(1.0, set()), (60.0, {"stopped-polling"})])
+def test_time_to_restart_is_divided_by_the_speed_of_the_service(
+    speed: float, rules_broken: set[str]
+) -> None:
+    """A client that has ended after its first event is not excused from its second one by that."""
+    world = World(speed=speed)
+    world.poll_for(5)
+    first = world.raise_("Reboot", "web_0")
+    world.poll()
+    world.approve("web_0", first)
+    world.wait(LASTS)
+    world.poll_for(3)
+    world.wait(30)
+    world.raise_("Reboot", "web_0", notice=15)
+    world.wait(60)
+    assert rules(world.verdict()) == rules_broken
+
+
 def test_an_outage_is_not_a_gap_in_polling() -> None:
     world = World(spot=("web_0",))
     for _ in range(6):
@@ -504,7 +522,7 @@ def test_a_client_that_was_given_up_has_stopped_polling() -> None:
     given_up(world)
     (complaint,) = world.verdict().complaints
     assert (complaint.rule, complaint.severity) == ("stopped-polling", "wrong")
-    assert re.search("until 2027-01-15 08:00:04Z .*waited 5 s", complaint.message)
+    assert re.search("until 2027-01-15 08:00:04Z .*waited for 5 s", complaint.message)
 
 
 def test_a_caller_that_may_be_the_test_itself_has_not_stopped_polling() -> None:
@@ -539,7 +557,7 @@ def test_a_client_that_stopped_after_an_error_has_given_up() -> None:
     given_up(world)
     (complaint,) = world.verdict().complaints
     assert complaint.rule == "gave-up"
-    assert re.search(r"fault 'error' \(a 500\).*waited 5 s", complaint.message)
+    assert re.search(r"fault 'error' \(a 500\).*waited for 5 s", complaint.message)
 
 
 def test_a_client_that_continues_despite_errors_has_not_given_up() -> None:

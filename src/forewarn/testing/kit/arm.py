@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from forewarn.node.config import ArmListener
 from forewarn.support import extras, guard
+from forewarn.support.azure_names import AZURE_NAMES
 from forewarn.testing.session import LOOPBACK, Session
 
 TOKEN_LASTS = 3_600  # seconds
@@ -141,7 +142,8 @@ class ArmSocket:
         from forewarn.node.listening.make_certificate import make_certificate
 
         self._directory = tempfile.TemporaryDirectory(prefix="forewarn-")
-        tls = make_certificate(Path(self._directory.name), [LOOPBACK.host, "localhost"])
+        names = [LOOPBACK.host, "localhost", *AZURE_NAMES]
+        tls = make_certificate(Path(self._directory.name), names)
         session.run(session.node.open_arm(ArmListener(LOOPBACK, tls)))
         return Arm(session.node.arm_url, tls.certificate)
 

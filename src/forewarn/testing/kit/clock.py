@@ -87,7 +87,7 @@ class Clock:
             timeout: The real time for which a machine is waited for, by default 5 seconds. A client
                 that polls less often is waited for longer, up to 30 seconds. One that does not poll
                 in this time is reported in the verdict.
-            reaction_time: The real time, by default 1 second, that a machine gets once for each of
+            reaction_time: The real time, by default 1 second, that a machine gets for each of
                 its own events. A client that prepares in the background may need more.
 
         Returns:

@@ -258,7 +258,7 @@ class Event:
                 inside a running event loop, which it would block.
             timeout: The real time for which a polling client is waited for at every change; by
                 default 5 seconds.
-            reaction_time: The real time that a machine gets once for each of its own events that it
+            reaction_time: The real time that a machine gets for each of its own events that it
                 has seen; by default 1 second.
 
         Raises:
@@ -302,7 +302,7 @@ class Event:
                 unless this is called inside a running event loop, which it would block.
             timeout: The real time for which a polling client is waited for at every change; by
                 default 5 seconds.
-            reaction_time: The real time that a machine gets once for each of its own events that it
+            reaction_time: The real time that a machine gets for each of its own events that it
                 has seen; by default 1 second.
 
         Raises:

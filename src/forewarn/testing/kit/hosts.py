@@ -9,10 +9,10 @@ from forewarn.service.platform.hosts import DEGRADED_NOTICE
 from forewarn.service.platform.hosts import MaintenanceMode as CoreMaintenanceMode
 from forewarn.testing.durations import Duration, in_microseconds, whole_seconds
 from forewarn.testing.errors import RefusedError, allowed
-from forewarn.testing.kit.events import Event, events_from
+from forewarn.testing.kit.events import Event, event_type, events_from
 from forewarn.testing.kit.machines import Machine
 from forewarn.testing.kit.requests import Requests
-from forewarn.testing.names import MaintenanceMode
+from forewarn.testing.names import EventType, MaintenanceMode
 
 
 class Host:
@@ -104,18 +104,18 @@ class Host:
         work = hosts.degrade(self.name, "test", notice=until, note=note)
         return events_from(self._session, work)
 
-    def fail(self, note: str = "") -> tuple[Event, ...]:
-        """Let the host fail without notice: a Redeploy for each group on it, Started at once.
+    def fail(self, note: str = "", type: EventType = "Redeploy") -> tuple[Event, ...]:
+        """Let the host fail without notice: an event for each group on it, Started at once.
 
         Args:
             note: What is wrong with the host, for the history.
+            type: The type of the events: Freeze, Reboot or Redeploy, the default.
 
         Raises:
-            RefusedError: The host has failed already.
+            RefusedError: The host has failed already, or this type of event cannot be a failure.
         """
-        return events_from(
-            self._session, self._session.node.hosts.fail(self.name, "test", note=note)
-        )
+        fail = self._session.node.hosts.fail
+        return events_from(self._session, fail(self.name, "test", note=note, type=event_type(type)))
 
     def repair(self) -> tuple[Event, ...]:
         """Report the host healthy again, and withdraw what was planned because it was not.

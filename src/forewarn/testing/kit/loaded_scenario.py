@@ -56,7 +56,7 @@ class LoadedScenario:
                 Without it, the player waits for clients that poll from elsewhere.
             first_poll_timeout: Real time in which the machines under test have to poll; by default
                 30 seconds. Polls since the scenario was loaded count.
-            reaction_time: Real time that a machine gets once for each of its own events that it has
+            reaction_time: Real time that a machine gets for each of its own events that it has
                 seen; by default 1 second.
             timeout: Real time that each change waits for clients that have been polling; by
                 default 5 seconds.

@@ -330,8 +330,8 @@ class Machine:
         node, pause, end = self._session.node, threading.Event(), guard.monotonic() + seconds
 
         def polled() -> bool:
-            if node.virtual_time is not None:
-                return node.virtual_time.catch_up.polled_by_guest(self.name)
+            if node.catch_up is not None:
+                return node.catch_up.polled_by_guest(self.name)
             return node.poll_index.polls(self.name) is not None
 
         self._place()
@@ -340,8 +340,8 @@ class Machine:
                 raise RefusedError(self._not_polled(seconds))
             refuse_in_a_loop("wait_for_poll()")
             pause.wait(CHECK_EVERY)
-        if node.virtual_time is not None:
-            self._session.call(node.virtual_time.catch_up.expect_polls, self.name)
+        if node.catch_up is not None:
+            self._session.call(node.catch_up.expect_polls, self.name)
         return self
 
     def _not_polled(self, seconds: float) -> str:

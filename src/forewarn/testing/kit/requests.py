@@ -64,9 +64,5 @@ class Requests(Session):
 
     def _by_test(self, machine: str) -> AbstractContextManager[None]:
         """Mark requests in the block as the test's own, and not its client's."""
-        virtual_time = self.node.virtual_time
-        return (
-            virtual_time.catch_up.identified_as(machine, caller_id())
-            if virtual_time
-            else nullcontext()
-        )
+        catch_up = self.node.catch_up
+        return catch_up.identified_as(machine, caller_id()) if catch_up else nullcontext()

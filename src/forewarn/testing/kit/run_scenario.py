@@ -39,7 +39,7 @@ def run_scenario(
         record: A file to which a trace is written.
         first_poll_timeout: Real time in which the machines under test have to poll; by default 30
             seconds.
-        reaction_time: Real time that a machine gets once for each of its own events that it has
+        reaction_time: Real time that a machine gets for each of its own events that it has
             seen; by default 1 second.
         timeout: Real time that each change waits for clients that have been polling; by default 5
             seconds.

@@ -8,6 +8,7 @@ call brings about has happened and is visible when the call returns. Starting an
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ from forewarn.metadata.endpoint.limits import Limits
 from forewarn.node import Config, Node
 from forewarn.node.config import Addresses, Tls
 from forewarn.node.dev import on_loopback
+from forewarn.service.access.machine_tokens import LEAST_KEY
 from forewarn.service.engine.catch_up import POLL_PATIENCE, REACTION_TIME
 from forewarn.service.fleet import read
 from forewarn.service.fleet.read import Fleet
@@ -150,6 +152,7 @@ class Service:
             gates=dict(gates or {}),
             tls=tls,
             control_names=control_names,
+            identities=secrets.token_bytes(LEAST_KEY) if arm else b"",
         )
         node = Node(config, store=store, driver=driver, new_id=new_id or random_id)
         self._session = Requests(node, over_sockets=sockets)
@@ -450,7 +453,7 @@ class Service:
                 unless a plain `with` is used inside a running event loop.
             timeout: The real time for which a polling client is waited for at every change; by
                 default 5 seconds.
-            reaction_time: The real time that a machine gets once for each of its own events that it
+            reaction_time: The real time that a machine gets for each of its own events that it
                 has seen; by default 1 second.
 
         Raises:
@@ -697,7 +700,7 @@ class Service:
                 Without it, the player waits for clients that poll from elsewhere.
             first_poll_timeout: Real time in which the machines under test have to poll; by default
                 30 seconds.
-            reaction_time: Real time that a machine gets once for each of its own events that it has
+            reaction_time: Real time that a machine gets for each of its own events that it has
                 seen; by default 1 second.
             timeout: Real time that each change waits for clients that have been polling; by
                 default 5 seconds.

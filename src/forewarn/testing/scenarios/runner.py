@@ -79,7 +79,7 @@ def play(
             Without it, the player waits for clients that poll from elsewhere.
         first_poll_timeout: Real seconds in which the machines under test have to poll; by default
             30.
-        reaction_time: Real seconds that a machine gets once for each of its own events that it has
+        reaction_time: Real seconds that a machine gets for each of its own events that it has
             seen; by default 1.
         timeout: Real seconds that each change waits for clients that have been polling; by default
             5.
@@ -157,7 +157,7 @@ class Stage:
         pace: Pace = (
             VirtualPace(session, tracker, client, Patience(timeout, reaction_time), ended_on)
             if isinstance(session.node.clock, VirtualClock)
-            else RealPace(session, tracker, client, ended_on)
+            else RealPace(session, tracker, client, timeout, ended_on)
         )
         player = Player(session, self.scenario, tracker, pace, on_step or _ignore)
         ended: tuple[CommandExit, ...] = ()
@@ -171,9 +171,9 @@ class Stage:
             ):
                 player.problems.append(reason)
             else:
-                if client is None and (virtual_time := session.node.virtual_time) is not None:
+                if client is None and (catch_up := session.node.catch_up) is not None:
                     for machine in under_test:
-                        session.call(virtual_time.catch_up.expect_polls, machine)
+                        session.call(catch_up.expect_polls, machine)
                 player.play(problem)
         finally:
             if program is not None:

@@ -146,8 +146,8 @@ def test_a_long_polling_client_sees_every_stage(service: Service, known: bool) -
             answer = service._session.run(
                 exchange(service._session.node.app, asked, "GET", target, headers)
             )
-            assert answer.status == 200
-            statuses.append([event["EventStatus"] for event in answer.json()["Events"]])
+            if answer.status != 304:  # which shows it what time it is
+                statuses.append([event["EventStatus"] for event in answer.json()["Events"]])
             tag = answer.headers["etag"]
 
     def waits() -> bool:

@@ -7,11 +7,13 @@ import http.client
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
 
+from forewarn.service.engine.catch_up import GUEST, POLL_PATIENCE, PREPARE_FACTOR
 from forewarn.testing import Event, Group, Impact, RefusedError, Service
 from forewarn.wire.requests import write_approval
 from helpers.counted_timeout import Patience, counted_timeout
@@ -50,14 +52,41 @@ class Background:
     def __call__(self, client: Client, document: Any) -> None:
         for event in document["Events"]:
             mine = client.machine in event["Resources"]
-            if event["EventStatus"] == "Scheduled" and mine and not self._begun:
-                self._begun = True
-                threading.Thread(target=self._prepare, args=(client, event["EventId"])).start()
+            if event["EventStatus"] == "Scheduled" and mine:
+                self.begin(client, event["EventId"])
+
+    def begin(self, client: Client, event: str) -> None:
+        if not self._begun:
+            self._begun = True
+            threading.Thread(target=self._prepare, args=(client, event)).start()
 
     def _prepare(self, client: Client, event: str) -> None:
         client.polls(self._after_polls)
         client.ask("POST", {}, write_approval([event]))
         self.prepared.set()
+
+
+class ShortlyBefore:
+    """A client that prepares when there are at most two minutes left, as the `Date` of its answers
+    says, and approves then."""
+
+    def __call__(self, client: Client, document: Any) -> None:
+        now = parsedate_to_datetime(client.headers["date"])
+        for event in document["Events"]:
+            scheduled, not_before = event["EventStatus"] == "Scheduled", event["NotBefore"]
+            if scheduled and parsedate_to_datetime(not_before) <= now + timedelta(minutes=2):
+                self.prepare(client, event["EventId"])
+
+    def prepare(self, client: Client, event: str) -> None:
+        client.ask("POST", {}, write_approval([event]))
+
+
+class ShortlyBeforeInBackground(ShortlyBefore):
+    def __init__(self) -> None:
+        self._background = Background()
+
+    def prepare(self, client: Client, event: str) -> None:
+        self._background.begin(client, event)
 
 
 def play(service: Service, _: Event) -> None:
@@ -94,6 +123,37 @@ def test_a_client_that_prepares_in_the_background_is_not_overtaken(
         assert event.started_at is not None
         assert event.started_at < event.not_before
         assert not service.verdict().complaints
+
+
+@pytest.mark.parametrize(
+    ("act", "waits"),
+    [(ShortlyBefore, False), (ShortlyBefore, True), (ShortlyBeforeInBackground, False)],
+)
+def test_a_client_that_prepares_shortly_before_the_event_sees_that_moment(
+    service: Service, web: Group, act: type[ShortlyBefore], waits: bool
+) -> None:
+    with Client(service, "web_0", act=act(), waits=waits):
+        web[0].wait_for_poll()
+        event = web[0].restart()
+        event.until_started()
+        assert event.approved_by == "web_0"
+        assert event.started_at is not None
+        assert event.started_at < event.not_before
+        assert not service.verdict().complaints
+
+
+def test_a_callable_client_sees_that_moment_in_a_scenario(service: Service) -> None:
+    def poll() -> None:
+        for event in service.document("web_0")["Events"]:
+            if event["EventStatus"] == "Scheduled":
+                left = parsedate_to_datetime(event["NotBefore"]) - service.clock.now
+                if left <= timedelta(minutes=2):
+                    service.approve("web_0", event["EventId"])
+
+    result = service.play_scenario("user-reboot", client=poll)
+    [course] = [course for course in result.verdict.courses if course.machine == "web_0"]
+    assert course.margin is not None
+    assert 60 < course.margin <= 120
 
 
 def test_a_client_without_time_to_react_is_noted_with_its_time(
@@ -224,9 +284,10 @@ def test_a_client_that_dies_is_found_although_its_machine_has_a_callback(
 
     impacts: list[Impact] = []
     web[0].on_impact(impacts.append)
-    with Client(service, "web_0", act=act):
+    with Client(service, "web_0", act=act) as client:
         web[0].wait_for_poll()
         event = web[0].restart()
+        client.join()
         service.clock.play("1h", timeout=SHORT)
         assert event.over
         assert [complaint.rule for complaint in service.verdict(timeout=SHORT).wrong] == [
@@ -252,6 +313,22 @@ def test_a_client_that_dies_of_an_eviction_is_found_unless_it_was_ready(
         service.clock.play("1h", timeout=SHORT)
         assert event.over
         assert [complaint.rule for complaint in service.verdict(timeout=SHORT).wrong] == rules
+
+
+def test_a_client_that_may_be_preparing_for_its_own_event_is_waited_for_longer(
+    service: Service, web: Group
+) -> None:
+    catch_up = service._session.node.catch_up
+    assert catch_up is not None
+    client = "web_0", GUEST
+    guest(service, "web_0")
+    event = web[0].evict()
+    waited = []
+    for _ in range(2):  # before and after it has seen the event
+        waited.append(catch_up._patience(client, catch_up._owed[client], POLL_PATIENCE))
+        guest(service, "web_0")
+    assert waited == [POLL_PATIENCE, PREPARE_FACTOR * POLL_PATIENCE]
+    assert event.status == "Scheduled"
 
 
 def test_a_client_that_polls_seldom_is_waited_for_longer(service: Service, web: Group) -> None:

@@ -12,12 +12,16 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from forewarn.service.engine.catch_up import CatchUp
+from forewarn.service.engine.catch_up import REPEATED_POLLS, CatchUp
 from forewarn.support import guard
 from forewarn.testing import Event, Group, Service
+from forewarn.wire.requests import EVENTS_PATH
 from helpers.counted_timeout import counted_timeout
 from helpers.polling_threads import Client, beside, guest
+from helpers.waiting import LIMIT, until
 
+FAST = 20_000.0  # times as fast as real time: a restart takes a tenth of a second
+METADATA = {"Metadata": "true"}
 SHORT = 0.2  # real seconds for which a client is waited for that is known to have ended
 
 
@@ -99,6 +103,48 @@ def test_a_client_that_polls_is_not_accused_however_the_clock_is_moved(
         move_on(service, event, move, 60, lambda: one.polls(2))
         verdict = service.verdict().check()
     assert verdict.course("web_0", event).in_time
+
+
+@pytest.mark.parametrize("dies_before", [0, 1, None])
+def test_a_client_that_ends_is_found_in_real_time(dies_before: int | None) -> None:
+    """Also if only its second event comes when it has ended, and so soon after the first one that a
+    machine need not poll again yet."""
+    with Service(real_time=True, speed=FAST) as service:
+        web = service.scale_set("web", 3)
+        with Client(service, "web_0", act=Client.approve) as client:
+            web[0].wait_for_poll()
+            for n in range(2):
+                if n == dies_before:
+                    client.stop()
+                    client.join()
+                event = web[0].restart()
+                until(lambda event=event: event.over)  # type: ignore[misc]
+            timeout = SHORT if dies_before is not None else LIMIT
+            rules = found(service, timeout)
+    assert rules == ([] if dies_before is None else ["stopped-polling"])
+
+
+def test_a_client_that_ends_is_found_in_a_scenario_in_real_time() -> None:
+    with Service(real_time=True, speed=FAST) as service:
+        scenario = service.load_scenario("live-migration")
+        with Client(service, "web_0", act=lambda client, _: client.stop()):
+            result = scenario.play(timeout=SHORT)
+    assert [complaint.rule for complaint in result.verdict.wrong] == ["stopped-polling"]
+    assert not result.ok
+
+
+def test_the_test_that_sends_requests_of_its_own_has_not_stopped_in_real_time() -> None:
+    with Service(real_time=True, speed=FAST) as service:
+        web = service.scale_set("web", 3)
+        for _ in range(2 * REPEATED_POLLS):
+            service.document("web_0")
+            with urlopen(
+                Request(f"{web[0].url}{EVENTS_PATH}?api-version=2020-07-01", headers=METADATA)
+            ) as answer:
+                answer.read()
+        event = web[1].restart()
+        until(lambda: event.over)
+        assert found(service) == []
 
 
 def move_on(

@@ -258,7 +258,7 @@ def _complaints(expectation: ComplaintsExpectation, facts: Facts) -> Expectation
     expected = "no complaints"
     if expectation.allowed:
         expected += f" but {listing(expectation.allowed)}"
-    remaining = facts.verdict.without(*check_rules(*expectation.allowed)).wrong
+    remaining = facts.verdict.without(*check_rules(*expectation.allowed)).complaints
     problems = [f"{item.machine}: {item.rule}: {item.message}" for item in remaining]
     return _result(expected, problems, expectation.line)
 

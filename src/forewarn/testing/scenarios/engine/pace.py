@@ -17,7 +17,6 @@ from forewarn.support import guard
 from forewarn.testing.scenarios.engine.event_tracker import EventTracker
 from forewarn.testing.session import Session
 
-LAST_POLLS_WITHIN = 3.0  # real seconds at the end of a scenario in real time
 CHECK_EVERY = 0.2  # real seconds between two checks of what sends no notification
 MAX_CALLS = 20  # of the client at one stop, while it still changes something
 
@@ -77,9 +76,12 @@ class VirtualPace:
     def go_on(self, times: Sequence[Time]) -> bool:
         due = self._session.run(self._virtual_time.next_due())
         to = min([*times, *([due] if due is not None else [])], default=None)
-        if to is not None:
-            self._step(to)
-        return to is not None
+        if to is None:
+            return False
+        if self._client is not None:  # which is nobody that polls by itself
+            to = self._session.call(self._virtual_time.half_way, to, lambda _: True)
+        self._step(to)
+        return True
 
     def finish(self) -> None:
         self.settle()
@@ -148,16 +150,19 @@ def _fault_pending(faults: Faults, machines: set[str]) -> bool:
 
 
 class RealPace:
-    """Real time. `client` is called in every round."""
+    """Real time. `client` is called in every round. Without one, clients that poll are waited for
+    at the end, for `timeout` seconds, but not on the machines in `ended_on`."""
 
     def __init__(
         self,
         session: Session,
         tracker: EventTracker,
         client: Callable[[], object] | None,
+        timeout: float,
         ended_on: Callable[[], Collection[str]],
     ) -> None:
         self.waits = False
+        self._timeout = timeout
         self._ended_on = ended_on
         self._session = session
         self._tracker = tracker
@@ -178,24 +183,11 @@ class RealPace:
         return True
 
     def finish(self) -> None:
-        """Wait for one more poll of every existing machine that has polled before."""
+        """Wait until the clients have seen the final state."""
         if self._client is not None:
             self._client()
             return
-        machine_index = self._session.node.machine_index
-        places = self._session.call(
-            lambda: [machine_index.machine(name) for name in self._tracker.polls]
-        )
-        ended = set(self._ended_on())
-        alive = [
-            place[1].name
-            for place in places
-            if place is not None and place[1].alive and place[1].name not in ended
-        ]
-        end = guard.monotonic() + LAST_POLLS_WITHIN
-        with self._tracker.changed:
-            before = dict(self._tracker.polls)
-            while (remaining := end - guard.monotonic()) > 0:
-                if all(self._tracker.polls[name] > before[name] for name in alive):
-                    return
-                self._tracker.changed.wait(remaining)
+        if (catch_up := self._session.node.catch_up) is not None:
+            for machine in self._ended_on():
+                self._session.call(catch_up.ended, machine)
+        self._session.let_clients_catch_up(self._timeout)

@@ -10,6 +10,7 @@ from forewarn.core.events import UNKNOWN_DURATION
 from forewarn.core.refusal import conflict
 from forewarn.core.time import Duration
 from forewarn.core.windows.model import Span
+from forewarn.drivers.simulated import Course
 from forewarn.node import Node
 from forewarn.service.platform.platform import Outcome
 from forewarn.support.text import parse_duration
@@ -19,10 +20,10 @@ BY = "scenario"
 
 
 @runtime_checkable
-class SupportsLength(Protocol):
-    """A driver that can be told how long an event stays Started, as the simulated one can."""
+class SupportsCourses(Protocol):
+    """A driver that can be told how to carry out an event, as the simulated one can."""
 
-    def let_last(self, event: str, length: Duration | None) -> None: ...
+    def let_take(self, event: str, course: Course | None) -> None: ...
 
 
 async def schedule(node: Node, entry: timeline_shapes.Schedule) -> Outcome | Refused:
@@ -31,20 +32,31 @@ async def schedule(node: Node, entry: timeline_shapes.Schedule) -> Outcome | Ref
     group = platform.common_group(machines)
     if isinstance(group, Refused):
         return group
-    id, length = platform.new_id(), _duration(entry.lasts)
-    driver = node.driver
-    if length is not None:
-        if not isinstance(driver, SupportsLength):
-            return conflict("this service's driver decides how long an event lasts; remove 'lasts'")
-        driver.let_last(id, length)  # before it can start
+    id, course, driver = platform.new_id(), _course(entry), node.driver
+    if course != Course():
+        if not isinstance(driver, SupportsCourses):
+            return conflict(
+                "this service's driver decides how an event is carried out; remove 'lasts',"
+                " 'happens' and 'second-after'"
+            )
+        driver.let_take(id, course)  # before it can start
     outcome = await platform.announce(group, _command(node, entry, id, machines))
     if isinstance(outcome, Refused):
-        if length is not None and isinstance(driver, SupportsLength):
-            driver.let_last(id, None)
+        if isinstance(driver, SupportsCourses):
+            driver.let_take(id, None)
         return outcome
     if entry.sudden and outcome.event.status.value == "Scheduled":
         return await platform.approve(outcome.event.id, BY)
     return outcome
+
+
+def _course(entry: timeline_shapes.Schedule) -> Course:
+    return Course(
+        lasts=_duration(entry.lasts),
+        happens=None if entry.happens is None else EventType(entry.happens),
+        second_after=_duration(entry.second_after),
+        second_duration=entry.second_duration,
+    )
 
 
 def _command(

@@ -86,7 +86,7 @@ def _evict(node: Node, entry: timeline_shapes.Evict) -> Awaitable[Outcome | Outc
 
 def _fail(node: Node, entry: timeline_shapes.Fail) -> Awaitable[Outcome | Outcomes | Refused]:
     if entry.host:
-        return node.hosts.fail(entry.host, BY)
+        return node.hosts.fail(entry.host, BY, type=EventType(entry.type))
     return node.removals.fail(entry.machine, EventType(entry.type), BY)
 
 

@@ -155,6 +155,17 @@ class Schedule(_Announced, kw_only=True, tag_field="do", tag="schedule"):
     lasts: Annotated[
         Length | None, describe("How long it stays Started; by default as usual for its type.")
     ] = None
+    happens: Annotated[
+        RolloutType | None,
+        describe("What its machines go through instead of what was announced, such as Freeze."),
+    ] = None
+    second_after: Annotated[
+        Length | None,
+        describe("They are paused once more while it is Started, this long after the first time."),
+    ] = None
+    second_duration: Annotated[
+        int, describe("For how many seconds they are paused then.", minimum=1)
+    ] = 1
     held: Annotated[
         Length | None,
         describe("It does not start sooner than this after it was raised, even if it is approved."),

@@ -329,7 +329,7 @@ def test_a_client_that_polls_late_fails_with_how_late_it_was(service: Service) -
     result = play(
         service,
         """
-timeline: [{at: 10s, do: restart, machine: web_0, name: restart}]
+timeline: [{at: 0s, do: restart, machine: web_0, name: restart}]
 expect: [{event: restart, in-time: true}, {event: restart, seen: {within: 5s}}]
 """,
         client,
