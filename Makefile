@@ -27,7 +27,7 @@ CLIENTS := .venv-clients
 BENCHES := .venv-bench
 AZURE := .venv-azure
 BIN := $(VENV)/bin
-AGENT_WHEELS := $(VENV)/agent-wheels/lock
+AGENT_SITE := $(VENV)/agent-site.lock
 DEV_ARGS ?=
 BENCH_PYTHON ?= $(firstword $(wildcard /usr/bin/python3) $(PYTHON))
 BENCH ?= poll
@@ -52,7 +52,7 @@ TOGETHER := $(MAKE) --output-sync --no-print-directory --jobs
 test:
 	@TEST_BESIDE=yes $(TOGETHER) 5 tests portable-beside-tests
 
-tests: packages $(CLIENTS)/.ready $(AZURE)/.ready $(AGENT_WHEELS) $(VENV)/.fetched
+tests: packages $(CLIENTS)/.ready $(AZURE)/.ready $(AGENT_SITE)
 	+$(BIN)/python tools/run-tests $(BIN)/pytest
 
 portable-beside-tests: packages lint
@@ -68,7 +68,7 @@ TIMES ?=
 MINUTES ?=
 SEED ?=
 LOAD ?=
-stress: packages $(CLIENTS)/.ready $(AZURE)/.ready $(AGENT_WHEELS) $(VENV)/.fetched
+stress: packages $(CLIENTS)/.ready $(AZURE)/.ready $(AGENT_SITE)
 	@TIMES="$(TIMES)" MINUTES="$(MINUTES)" SEED="$(SEED)" LOAD="$(LOAD)" \
 		$(BIN)/python tools/stress-tests $(BIN)/pytest $(FILES)
 
@@ -128,11 +128,12 @@ deb: $(VENV)/.ready
 rpm: $(VENV)/.ready
 	tools/build-agent $(VENV) dist rpm
 
-# What the service needs to run, and nothing else.
+# What the service needs to run, and nothing else. Without --no-deps uv also keeps in its cache what
+# depends on what, by which tests install the same elsewhere.
 SERVER_LOCKS := requirements/server.lock requirements/build.lock
-MAKES_VENV := requirements/pip.lock tools/make-venv tools/install-lock tools/uv-pip
+MAKES_VENV := requirements/pip.lock tools/make-venv tools/uv-pip
 $(VENV)/.server: $(VENV)/.pip
-	@tools/install-lock $(VENV) $(SERVER_LOCKS)
+	@tools/uv-pip install --python $(BIN)/python --require-hashes $(SERVER_LOCKS:%=--requirement %)
 	@tools/uv-pip install --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -144,18 +145,13 @@ $(VENV)/.pip: $(SERVER_LOCKS) requirements/dev.lock pyproject.toml $(MAKES_VENV)
 # What tests, linters and packaging need besides.
 $(VENV)/.ready: $(VENV)/.server
 	@echo "Installing what tests and linters need into $(VENV) (first run, or they have changed) …"
-	@tools/install-lock $(VENV) requirements/dev.lock
+	@tools/uv-pip install --python $(BIN)/python --require-hashes --requirement requirements/dev.lock
 	@$(BIN)/python -m compileall -q src  # the tests start many processes
 	@touch $@
 
-# Wheels of the same, which tests and packages install elsewhere.
-$(VENV)/.fetched: $(VENV)/.pip
-	@tools/fetch-lock $(VENV) $(VENV)/wheels requirements/dev.lock
-	@touch $@
-
 # What the packages of the agent contain; whoever builds them fetches what is missing.
-$(AGENT_WHEELS): $(VENV)/.ready requirements/agent.lock tools/agent-wheels
-	@tools/agent-wheels $(VENV)
+$(AGENT_SITE): $(VENV)/.ready requirements/agent.lock tools/agent-site
+	@tools/agent-site $(VENV)
 	@touch $@
 
 # Published clients live apart: what they depend on is theirs, not ours.

@@ -1,8 +1,9 @@
 """The container file, followed step by step where no image can be had: what stands in for the base
-image is this machine's Debian. Every other line is carried out as it is written, and what comes
-out is run as it would be: as its user, with a read-only root, its volume, its health check.
+image is this machine's Debian, with the project's uv. Every other line is carried out as it is
+written, and what comes out is run as it would be: as its user, with a read-only root, its volume,
+its health check.
 
-Not tried here: the base image itself, and a container engine.
+Not tried here: the base image itself, its pip, which installs uv, and a container engine.
 """
 
 from __future__ import annotations
@@ -12,18 +13,19 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from helpers.clean_root import CleanRoot, needed
+from helpers.empty_environment import PROJECT
 from helpers.paths import ROOT
 from helpers.process import Running
 from helpers.serve_process import ServeProcess
 
-WHEELS = Path(sys.executable).parents[1] / "wheels"
+UV = f'shift; exec "{ROOT}/tools/uv-pip" "$@"'
+PIP = "case $* in *' --require-hashes --requirement requirements/pip.lock') ;; *) exit 2 ;; esac"
 FILE = ROOT / "deploy/container/Containerfile"
 KNOWN = {
     *("FROM", "WORKDIR", "RUN", "COPY", "ENV", "USER", "VOLUME", "STOPSIGNAL"),
@@ -81,9 +83,17 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CleanRoot]:
     needed("unshare", "nsenter", "useradd", "python3")
     root = CleanRoot(tmp_path_factory.mktemp("image"))
     root.done("ln", "-sf", "/usr/bin/python3", "/usr/local/bin/python")
-    index = _wheels(root) or {
-        key: value for key, value in os.environ.items() if key.startswith(("PIP_", "SSL_"))
-    }
+    # What `make` has installed here is in uv's cache, and need not be fetched.
+    cache = subprocess.run(
+        [PROJECT / "bin/uv", "cache", "dir"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    for directory in (ROOT, Path(cache)):
+        root.mount(directory)
+    for name, script in {"uv": UV, "pip": PIP}.items():
+        write = 'printf %s "$1" > "$0"; chmod 755 "$0"'
+        root.done("sh", "-c", write, f"/usr/local/bin/{name}", f"#!/bin/sh\n{script}\n")
+    index = {key: value for key, value in os.environ.items() if key.startswith(("PIP_", "UV_"))}
+    index["UV_CACHE_DIR"] = cache
     path = {"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
     here = "/"
     for word, rest in instructions():
@@ -102,15 +112,6 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CleanRoot]:
             break
     yield root
     root.close()
-
-
-def _wheels(root: CleanRoot) -> dict[str, str]:
-    """What was fetched for our own environment, brought there, if it is for the same Python."""
-    version = root.done("python3", "-c", "import sys; print(*sys.version_info[:2])").split()
-    if version != [str(part) for part in sys.version_info[:2]] or not WHEELS.is_dir():
-        return {}
-    _copy(root, [str(WHEELS)], "/wheels")
-    return {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}
 
 
 def _copy(root: CleanRoot, sources: list[str], target: str) -> None:

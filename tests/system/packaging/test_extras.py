@@ -95,10 +95,11 @@ WORK_WITHOUT_EXTRAS = {
     "apply --schema": "$schema",
     "agent check --config pyvenv.cfg": "configuration",
 }
-# Executes each command that it is given in a process of its own, which need not start Python again.
+# Executes each command that it is given in a process of its own, which need not start Python and
+# import what most of them need again.
 TYPE = """
 import json, os, sys, tempfile
-import forewarn.cli.app
+import forewarn.cli.app, forewarn.cli.output
 
 def run(line):
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:

@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 import shutil
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -27,12 +28,13 @@ LINE = re.compile(r"(?<![\w-])(pipx? install\b[^`\n]*)")
 PROJECT = re.compile(r"(?P<source>forewarn|\.)(?:\[(?P<extras>[\w,]+)\])?")
 LOCK = "requirements/server.lock"
 # What is installed here; test_extras.py installs the others, and everything else is made of these.
-# For the rest, pip finds, fetches and checks everything, and stops before it would be copied.
+# For the rest, everything is found and resolved, but not copied.
 INSTALLED = {
     (".", frozenset({"test"})),
     ("forewarn", frozenset({"notify"})),
     ("forewarn", frozenset({"otel"})),
 }
+BUILD = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
 CHECKOUT = ("pyproject.toml", "README.md", "LICENSE", "src", "packaging", "requirements")
 # One package of each extra, which nothing else installs.
 IMPORTED = {
@@ -99,16 +101,14 @@ def environments(
     make_environment: Callable[[str], EmptyEnvironment],
 ) -> Callable[[str], EmptyEnvironment]:
     """One for the lines of each source. Nothing that one of them installs is asked of another."""
-    return functools.cache(
-        lambda source: make_environment("unpublished" if source == "." else "published")
-    )
+    return functools.cache(make_environment)
 
 
 @pytest.mark.parametrize("line", [line for line in DIFFERENT if line[1:3] in INSTALLED], ids=str)
 def test_a_line_installs_what_it_says(
     line: Line, checkout: Path, environments: Callable[[str], EmptyEnvironment]
 ) -> None:
-    environment = environments(line.source)
+    environment = environments("checkout" if line.source == "." else "published")
     environment.done("pip", *arguments(line), cwd=checkout)
     assert "forewarn" in environment.packages()
     assert (environment.bin / "forewarn").exists()
@@ -127,8 +127,8 @@ def test_a_line_installs_what_it_says(
 def test_lines_of_the_same_kind_can_be_installed(
     lines: list[Line], checkout: Path, make_environment: Callable[[str], EmptyEnvironment]
 ) -> None:
-    """Lines that differ only in their extras are given to one pip, which resolves them together."""
-    environment = make_environment("unpublished" if lines[0].source == "." else "published")
+    """Lines that differ only in their extras are resolved together."""
+    environment = make_environment("lines")
     together = dict.fromkeys(word for line in lines for word in arguments(line))
     environment.done("pip", *together, "--dry-run", cwd=checkout)
 
@@ -148,17 +148,18 @@ def test_the_pages_that_people_start_with_say_how_to_install_from_a_checkout() -
     }
 
 
-def test_a_wheel_of_a_checkout_makes_the_lines_work_before_it_is_published(
+def test_pip_installs_the_wheel_of_a_checkout_as_if_it_were_published(
     checkout: Path, tmp_path: Path, make_environment: Callable[[str], EmptyEnvironment]
 ) -> None:
     page = (ROOT / "docs/install.md").read_text()
     (block,) = re.findall(r"```\n([^`]*PIP_FIND_LINKS[^`]*)```", page)
-    environment = make_environment("unpublished")
-    script = (
-        f"set -eu\n{block}cd {tmp_path}\npip install 'forewarn[test]' --dry-run --report report\n"
-    )
+    environment = make_environment("pip")
+    environment.done("pip", "install", ".[test]", *BUILD, cwd=checkout)
+    environment.done("sh", "-c", "rm -r lib/python*/site-packages/forewarn* bin/forewarn")
+    environment.use_pip()
+    script = f"set -eu\n{block}cd {tmp_path}\npip install 'forewarn[test]' --report report\n"
     environment.done("sh", "-c", script, cwd=checkout)
-    report = json.loads((tmp_path / "report").read_text())
-    found = {item["metadata"]["name"]: item["download_info"]["url"] for item in report["install"]}
-    assert found["forewarn"].startswith((checkout / "dist").as_uri())
-    assert "uvicorn" in found
+    (item,) = json.loads((tmp_path / "report").read_text())["install"]
+    assert item["download_info"]["url"].startswith((checkout / "dist").as_uri())
+    assert item["requested_extras"] == ["test"]
+    assert environment.done("forewarn", "--version").startswith("forewarn 0.")
