@@ -152,9 +152,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 @pytest.fixture(autouse=True)
-def _an_interrupt_interrupts() -> None:
-    """The processes of a run ignore it, as would whatever they start."""
+def _an_interrupt_interrupts() -> Iterator[None]:
+    """The processes of a run ignore it, as would whatever they start; and what a test leaves
+    blocked would be blocked in whatever later tests start."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    if hasattr(signal, "pthread_sigmask"):
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)
+        assert not blocked
 
 
 settings.register_profile("forewarn", deadline=None, suppress_health_check=[HealthCheck.too_slow])

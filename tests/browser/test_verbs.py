@@ -389,7 +389,7 @@ def test_verbs_of_machines(browser: Browser, service: Service, api: Api) -> None
             Verb(
                 label="Fail",
                 says=("1 machineshop_1", "The event that is announced has already started"),
-                enter={"What its group is shown": "Reboot", "Type shop_1 to confirm": "shop_1"},
+                enter={"What guests are shown": "Reboot", "Type shop_1 to confirm": "shop_1"},
                 touch=touch,
                 sends=f"POST {path}/fail",
                 body={"type": "Reboot"},
@@ -504,11 +504,11 @@ def test_verbs_of_hosts(browser: Browser, service: Service, api: Api) -> None:
             page,
             Verb(
                 label="Fail",
-                says=(*whom, "1 machine is redeployed without notice"),
-                enter={"Type b1 to confirm": "b1"},
+                says=(*whom, "1 machine is moved to other hosts without notice"),
+                enter={"What guests are shown": "Reboot", "Type b1 to confirm": "b1"},
                 touch=touch,
                 sends=f"POST {path}/fail",
-                body={},
+                body={"type": "Reboot"},
             ),
         )
         offered(page, "Maintain", "Cordon", "Drain", "Repair")

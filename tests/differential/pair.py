@@ -25,7 +25,7 @@ from differential.connections import REQUEST_ID, Heard, Lines, connected, same, 
 from differential.histories import FLEET, START, busy, ids
 from forewarn.core import Durations
 from forewarn.metadata.endpoint.callers import Identity
-from forewarn.metadata.endpoint.limits import Limits
+from forewarn.metadata.endpoint.limits import Limits, RateLimits
 from forewarn.node import Address, Config, Node
 from forewarn.node.dev import on_loopback
 from forewarn.service.fleet import read
@@ -105,6 +105,8 @@ class Pair:
             for node in self.nodes:
                 self.run(node.__aenter__())
                 self._running.append(node)
+                if node.front is not None:  # which is to answer as much as it can
+                    node.front._learned = RateLimits(0)
             if self._prepare is not None:
                 self.both(self._prepare)
         except BaseException:

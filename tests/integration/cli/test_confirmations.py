@@ -62,7 +62,7 @@ VERBS = {
         "web",
         "--ignore-windows",
     ): "the rollout .* ignore",
-    ("host", "fail", "h1"): "host h1 .* failed, .* 1 machine .* without notice: web_0",
+    ("host", "fail", "h1"): "host h1 .* failed: a Redeploy of 1 machine .* without notice: web_0",
 }
 
 

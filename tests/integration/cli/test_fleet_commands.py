@@ -396,11 +396,16 @@ def test_the_failure_of_a_machine_starts_a_redeploy_at_once(service: Service) ->
     )
 
 
-def test_the_failure_of_a_host_starts_redeploys_of_its_machines_at_once(service: Service) -> None:
-    result_of(service, "host", "fail", "h3", "--yes")
+@pytest.mark.parametrize("type", ["Redeploy", "Reboot"])
+def test_the_failure_of_a_host_moves_its_machines_at_once_whatever_guests_are_shown(
+    service: Service, type: str
+) -> None:
+    assert "not a Preempt" in refused(service, "host", "fail", "h3", "--type", "Preempt", "--yes")
+    chosen = () if type == "Redeploy" else ("--type", type)
+    result_of(service, "host", "fail", "h3", *chosen, "--yes")
     assert {one["EventStatus"] for one in events(service, "split-0")} == {"Started"}
     assert [one["Resources"] for one in events(service, "split-0")] == [["split-0"], ["split-1"]]
-    assert event(service, "jump")["EventType"] == "Redeploy"
+    assert event(service, "jump")["EventType"] == type
     service.clock.advance("20m")
     host = result_of(service, "host", "show", "h3")
     assert (host["health"], host["machines"]) == ("failed", [])

@@ -108,7 +108,9 @@ def test_a_recording_outlives_a_kill_and_becomes_a_scenario(
 def test_an_endpoint_that_is_not_there_is_recorded_too(tmp_path: Path) -> None:
     path = tmp_path / "nobody.jsonl"
     result = CliRunner().invoke(
-        app, ["record", "http://127.0.0.1:1", "-o", str(path), "--for", "0.2s", "--every", "0.1s"]
+        app,
+        ["record", "-o", str(path), "--for", "0.2s", "--every", "0.1s"],
+        env={"FOREWARN_METADATA": "http://127.0.0.1:1"},
     )
     assert result.exit_code == 1
     assert "http://127.0.0.1:1 never " in result.output

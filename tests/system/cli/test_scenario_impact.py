@@ -218,7 +218,7 @@ def test_impacts_happen_in_real_time_as_well(program: Program) -> None:
 
 def test_the_command_has_options_for_impacts_and_checks(program: Program, tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
-    options = ("--impact", "--busy-check", "sh -c 'echo 2 jobs >&2; exit 3'")
+    options = ("--impact", "--busy-check", "sh -c 'kill -0 $FOREWARN_PID; echo 2 jobs >&2; exit 3'")
     words = ("run", "user-reboot", *options, "--json", "--record", str(trace))
     result = CliRunner().invoke(app, ["scenario", *words, "--", *program.command()])
     assert result.exit_code == 1, result.output
@@ -237,6 +237,7 @@ def test_the_command_has_options_for_impacts_and_checks(program: Program, tmp_pa
         (("--busy-check", "true"), "need a program"),
         (("--busy-check", "'", "--", "true"), "No closing quotation"),
         (("--busy-check", " ", "--", "true"), "it is empty"),
+        (("--busy-check", "kill -0 $FOREWARN_PID", "--", "true"), "no shell is used"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: tuple[str, ...], problem: str) -> None:

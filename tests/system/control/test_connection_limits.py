@@ -83,6 +83,15 @@ def test_a_head_without_end_is_cut_off(api: Api) -> None:
     assert api.get("/v1/status").status == 200
 
 
+def test_a_head_has_so_many_lines(api: Api) -> None:
+    host = "Host: localhost\r\nConnection: close\r\n"
+    for more, status in ((0, b"200"), (1, b"400")):
+        with connected(api) as connection:
+            lines = "a:\r\n" * (protocol.MAX_OPERATOR_LINES - 2 + more)
+            connection.sendall(f"GET /healthz HTTP/1.1\r\n{host}{lines}\r\n".encode())
+            assert rest(connection)[9:12] == status
+
+
 def test_a_body_that_nobody_reads_is_not_waited_for(api: Api) -> None:
     head = b"PUT /v1/fleet HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     with connected(api) as connection:

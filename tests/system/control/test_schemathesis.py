@@ -18,8 +18,8 @@ from helpers.paths import ROOT
 
 HERE = Path(__file__).parent / "schemathesis_run"
 PROGRAM = Path(sys.executable).with_name("schemathesis")
-EXAMPLES = 3  # of each call, in each phase that makes up its own
-PATIENCE = 900  # seconds; it takes some 40 if nothing else runs
+EXAMPLES = 5  # of each call that are right, and as many that are wrong
+PATIENCE = 900  # seconds; it takes some 20 if nothing else runs
 
 
 def test_the_api_is_what_its_document_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,7 +35,7 @@ def test_the_api_is_what_its_document_says(tmp_path: Path, monkeypatch: pytest.M
                 *(PROGRAM, "--config-file", HERE / "schemathesis.toml"),
                 *("run", f"{service.control_url}/schema/openapi.json"),
                 *("--header", f"Authorization: Bearer {made.token}"),
-                *("--phases", "examples,coverage,fuzzing"),
+                *("--phases", "fuzzing"),
                 *("--checks", "all", "--seed", "1", "--max-examples", str(EXAMPLES)),
                 *("--continue-on-failure", "--workers", "1", "--warnings", "off"),
                 *("--generation-database", ":memory:"),
@@ -57,8 +57,7 @@ def test_the_api_is_what_its_document_says(tmp_path: Path, monkeypatch: pytest.M
         )
         said = f"{run.stdout}\n{run.stderr}"
         assert run.returncode == 0, _failures(said)
-        for phase in ("Examples", "Coverage", "Fuzzing"):
-            assert f"✅ {phase}" in said, _failures(said)
+        assert "✅ Fuzzing" in said, _failures(said)
         service.faults.clear()  # whatever it has made up
         left = next(iter(service.addresses))  # whoever has not been deleted by then
         assert service.document(left) is not None  # and it serves guests as before

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from forewarn.metadata.endpoint.limits import Limits
+from forewarn.metadata.endpoint.limits import Limits, RateLimits
 from forewarn.metadata.http.front import Front
 from forewarn.metadata.http.known_polls import MAX_KNOWN_POLLS, MAX_POLL_BYTES
 from forewarn.node.listening.server import GRACE
@@ -188,7 +188,11 @@ def test_a_long_poll_is_read_whole(service: Service, group: Group, size: int, wa
         assert send_poll(line, data).status == 200
 
 
-def test_a_flood_of_polls_that_are_all_different(service: Service, group: Group) -> None:
+def test_a_flood_of_polls_that_are_all_different(
+    service: Service, group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a machine could have as many of them remembered."""
+    monkeypatch.setattr(front_of(service), "_learned", RateLimits(0))
     other = Guest(service, group.names(1)[0])
     with (
         counted(service, answered=MAX_KNOWN_POLLS + 102),

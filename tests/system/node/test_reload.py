@@ -242,6 +242,8 @@ OTHERS = {  # a value of each setting that is not the default, with what it take
     "tls_key": 'tls_certificate = "a.pem"\ntls_key = "a.key"',
     "allow_plain_control": "allow_plain_control = true",
     "arm": 'arm = "127.0.0.1:8173"\ntls_certificate = "a.pem"\ntls_key = "a.key"',
+    "identities": 'identities = "secret"\narm = "127.0.0.1:8173"\n'
+    'tls_certificate = "a.pem"\ntls_key = "a.key"',
     "allow_other_addresses": 'allow_other_addresses = true\nmetadata = "0.0.0.0:80"',
     "history": 'history = "7d"',
     "record": 'record = "trace"',
@@ -293,6 +295,7 @@ def test_settings_in_force_after_a_reload_can_be_started_with(
     fields = {field.name for field in msgspec.structs.fields(Settings)}
     assert set(OTHERS) == fields - {"driver_options"} | {"command"}
     tmp_path.joinpath("fleet.yaml").write_text(GUESTS)
+    tmp_path.joinpath("secret").write_text("s" * 32)
     Authority(tmp_path).issue("127.0.0.1", into=Tls(tmp_path / "a.pem", tmp_path / "a.key"))
     with Service(FLEET, sockets=True) as service:
         for key, text in OTHERS.items():

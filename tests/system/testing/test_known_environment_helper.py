@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 from helpers.known_environment import known
 from helpers.paths import ROOT, TESTS
@@ -53,6 +55,14 @@ def test_only_what_tests_need_is_left_of_the_environment() -> None:
     assert found["CI"] == "true"
     assert found["PIP_PROXY"] == dropped["https_proxy"]
     assert not dropped.keys() & found.keys()
-    assert known({"TMPDIR": "/var/tmp/tests"})["TMPDIR"] == "/var/tmp/tests"
     portable = str(ROOT / "tools/portable")
     assert known({"PYTHONPATH": f"{portable}:/elsewhere"})["PYTHONPATH"] == portable
+
+
+def test_a_directory_for_temporary_files_is_used_if_all_who_need_it_can_reach_it() -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as private:
+        found = known({"TMPDIR": private})
+        assert ("TMPDIR" in found) == (os.geteuid() != 0)
+        Path(private).chmod(0o1777)
+        assert known({"TMPDIR": private})["TMPDIR"] == private
+    assert "TMPDIR" not in known({"TMPDIR": private})  # it is gone

@@ -75,6 +75,20 @@ class TestMarked:
         assert forewarn.machines == []
 
 
+@pytest.mark.forewarn(strict=True)
+def test_with_a_note(forewarn):
+    web = forewarn.scale_set("web", 2)
+    web[1].document()
+    web[1].approve(web[0].restart())
+
+
+@pytest.mark.forewarn(strict=True)
+@pytest.mark.xfail
+def test_expected_to_fail(forewarn):
+    test_with_a_note(forewarn)
+    raise AssertionError
+
+
 @pytest.mark.anyio
 async def test_async(forewarn):
     web = await forewarn.to_thread(forewarn.scale_set, "web", 1)
@@ -139,7 +153,7 @@ def test_two_workers_each_with_services_of_their_own(alone: pytest.Pytester) -> 
     result = alone.runpytest_subprocess(
         *(*STRICT, "-p", "xdist", "-p", "anyio", "--dist", "each", "--tx", "2*popen"), timeout=LIMIT
     )
-    result.assert_outcomes(passed=8, failed=2, errors=4)
+    result.assert_outcomes(passed=10, failed=2, errors=6, xfailed=2)
     result.stdout.fnmatch_lines(
         [
             "*UsageError: forewarn(socket=…): expected one of fleet, sockets, real_time, *",

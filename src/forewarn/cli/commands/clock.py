@@ -57,7 +57,7 @@ def play(
     react: Annotated[
         str,
         typer.Option(
-            help="Real time that a machine gets once for each of its own events, to approve it or"
+            help="Real time that a machine gets for each of its own events, to approve it or"
             " to report that it is ready."
         ),
     ] = "1s",

@@ -77,7 +77,7 @@ def conformance(
 def _records(files: list[Path], recordings: Recordings) -> Iterator[Any]:
     """Yield the records of traces, and those made from documents in a text. Each file is opened
     only once, because it may be a pipe."""
-    from forewarn.judge.trace import read_records
+    from forewarn.judge.recording_file import read_recording
     from forewarn.testing.recording.reader import read_text_file
     from forewarn.verdict.files import rewindable
 
@@ -85,7 +85,7 @@ def _records(files: list[Path], recordings: Recordings) -> Iterator[Any]:
         with rewindable(path) as file:
             pasted = read_text_file(file)
             if pasted is None:
-                yield from recordings.read(str(path), read_records(file))
+                yield from recordings.read(str(path), read_recording(file))
             else:
                 print_notes(pasted.notes)
                 yield from pasted.lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shlex
 from collections.abc import Callable, Sequence
 from itertools import combinations
@@ -24,10 +25,12 @@ from forewarn.node.listening.make_certificate import make_certificate
 from forewarn.node.listening.sockets import confined, local
 from forewarn.node.settings.model import Settings
 from forewarn.node.wiring import has_machine_ports
+from forewarn.service.access.machine_tokens import LEAST_KEY
 from forewarn.service.fleet import read
 from forewarn.service.fleet.read import Fleet, FleetError
 from forewarn.service.fleet.removal_limit import RemovalLimit
 from forewarn.support import guard
+from forewarn.support.azure_names import AZURE_NAMES
 from forewarn.support.program import find_program
 from forewarn.support.text import counted, listing
 
@@ -83,6 +86,7 @@ def configure(
         faults=True,
         front=front,
         arm=None if arm is None else _arm(_address("--arm-address", arm, local), scratch),
+        identities=b"" if arm is None else secrets.token_bytes(LEAST_KEY),
     )
 
 
@@ -119,7 +123,7 @@ def print_welcome(node: Node) -> None:
 
 def _arm(address: Address, directory: Path) -> ArmListener:
     """Return where clients of Azure Resource Manager connect to, with a new certificate."""
-    pair = make_certificate(directory, [address.host, "localhost"])
+    pair = make_certificate(directory, [address.host, "localhost", *AZURE_NAMES])
     return ArmListener(address, pair)
 
 
@@ -130,10 +134,10 @@ def _arm_lines(node: Node) -> list[str]:
     assert node.config.arm is not None
     url, certificate = node.arm_url, node.config.arm.tls.certificate
     members = [(g, m) for g in node.machine_index.groups() for m in g.machines]
-    group, machine = next((each for each in members if not i.is_instance(*each)), members[0])
+    group, machine = next((each for each in members if not i.is_uniform(each[0])), members[0])
     subscription, resource_group = i.subscription_of(group), i.resource_group_of(group)
     restart = f"vm restart -g {resource_group} -n {machine.name}"
-    if i.is_instance(group, machine):
+    if i.is_uniform(group):
         number = i.instance_id(group, machine)
         restart = (
             f"vmss restart -g {resource_group} -n {i.scale_set_of(group)} --instance-ids {number}"

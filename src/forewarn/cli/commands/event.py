@@ -31,7 +31,7 @@ from forewarn.control.schema import core as s
 from forewarn.core.events import EventType, Source, Status, TypeTraits, types_that
 from forewarn.core.time import SECOND
 from forewarn.support.instants import NoZone, parse_datetime
-from forewarn.support.text import counted, in_words, listing, parse_duration
+from forewarn.support.text import counted, either_of, in_words, listing, parse_duration
 from forewarn.wire.versions import TYPE_NAMES
 
 # What an operator can do about an event, by the kind of the advice.
@@ -58,6 +58,16 @@ TYPES = ", ".join(type.value for type in EventType)
 def type_names(trait: Callable[[TypeTraits], bool]) -> list[str]:
     """Return the names of the event types with a trait."""
     return [type.value for type in types_that(trait)]
+
+
+_FAILURE_TYPES = type_names(lambda traits: not traits.deletes)
+FailureType = Annotated[
+    str,
+    typer.Option(
+        help=f"Event type: {either_of(_FAILURE_TYPES)}.",
+        autocompletion=completion.one_of(*_FAILURE_TYPES),
+    ),
+]
 
 
 def _id(text: str) -> str:

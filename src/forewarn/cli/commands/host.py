@@ -11,6 +11,7 @@ import typer
 from forewarn.cli import completion
 from forewarn.cli.commands.event import (
     WOULD_IGNORE_WINDOWS,
+    FailureType,
     IgnoreWindows,
     Ticket,
     parse_time,
@@ -225,18 +226,25 @@ def degrade(
 
 @app.command()
 def fail(
-    name: Name, note: Note = "", yes: Yes = False, json: Json = False, url: Url = None
+    name: Name,
+    type: FailureType = "Redeploy",
+    note: Note = "",
+    yes: Yes = False,
+    json: Json = False,
+    url: Url = None,
 ) -> None:
-    """Report a sudden failure: every machine on the host is redeployed at once, without notice."""
+    """Report a sudden failure: every machine on the host is moved to another one at once, without
+    notice."""
     with service(url) as client:
         if not yes:
             machines = client.host(name).machines
             named = f": {listing(machines)}" if machines else ""
             confirm(
-                f"host {name} would be reported as failed, and"
-                f" {counted(len(machines), 'machine')} redeployed at once, without notice{named}",
+                f"host {name} would be reported as failed: a {type} of"
+                f" {counted(len(machines), 'machine')} starts at once, without notice{named}",
             )
-        print_outcomes(client.on_host("fail", name, s.FailRequest(note=note)), json, client)
+        request = s.FailRequest(type=type, note=note)
+        print_outcomes(client.on_host("fail", name, request), json, client)
 
 
 @app.command()

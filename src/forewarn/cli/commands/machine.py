@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from forewarn.cli import completion
-from forewarn.cli.commands.event import print_outcome, print_outcomes, type_names
+from forewarn.cli.commands.event import FailureType, print_outcome, print_outcomes
 from forewarn.cli.confirm import Yes, confirm
 from forewarn.cli.output import (
     Json,
@@ -25,11 +25,10 @@ from forewarn.control.client.client import ControlClient
 from forewarn.control.schema import core as s
 from forewarn.core.fleet import Health
 from forewarn.core.time import SECOND
-from forewarn.support.text import counted, either_of, in_words
+from forewarn.support.text import counted, in_words
 
 app = typer.Typer(no_args_is_help=True)
 COVERAGES = ("listening", "silent", "never-polled", "never-approves")
-FAILURE_TYPES = type_names(lambda traits: not traits.deletes)
 Name = Annotated[
     str, typer.Argument(help="Name of the machine.", autocompletion=completion.machines)
 ]
@@ -179,13 +178,7 @@ def delete(names: Names, yes: Yes = False, json: Json = False, url: Url = None) 
 @app.command()
 def fail(
     name: Name,
-    type: Annotated[
-        str,
-        typer.Option(
-            help=f"Event type: {either_of(FAILURE_TYPES)}.",
-            autocompletion=completion.one_of(*FAILURE_TYPES),
-        ),
-    ] = "Redeploy",
+    type: FailureType = "Redeploy",
     yes: Yes = False,
     json: Json = False,
     url: Url = None,

@@ -29,7 +29,10 @@ STDIN = Path("-")
 
 def record(
     url: Annotated[
-        str | None, typer.Argument(help="URL of the endpoint. Default: http://169.254.169.254")
+        str | None,
+        typer.Argument(
+            envvar="FOREWARN_METADATA", help="URL of the endpoint. Default: http://169.254.169.254"
+        ),
     ] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Output file. Appends if it exists.")

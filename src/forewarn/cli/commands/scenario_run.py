@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from forewarn.testing.scenarios import Result, Scenario
     from forewarn.testing.scenarios.engine.program import ProgramRunner
 
+SHELLS = ("sh", "bash", "dash", "zsh", "ksh")  # which expand what is written with a $
 NOT_RUN = 2  # exit code if the scenario could not be run; 1: it was run, and failed
 INTERRUPTED = 130  # exit code after Ctrl-C, SIGTERM or SIGHUP
 POLL_TIMEOUT = 15.0  # seconds to wait for a client that polls; some back off for 5 s after an error
@@ -101,7 +102,7 @@ def run(
     react: Annotated[
         str,
         typer.Option(
-            help="Real time that the program gets once for each event of its machine, to approve it"
+            help="Real time that the program gets for each event of its machine, to approve it"
             " or to report that it is ready."
         ),
     ] = "1s",
@@ -117,7 +118,7 @@ def run(
         str | None,
         typer.Option(
             help="Command that is run when an event is about to be carried out on a machine. If it"
-            " fails, the program was still busy; its output says with what.",
+            " fails, the program was still busy; its output says with what. No shell is used.",
             metavar="CMD",
         ),
     ] = None,
@@ -359,6 +360,12 @@ def _busy_check(command: str | None) -> list[str]:
         raise typer.BadParameter(f"{command}: {error}", param_hint="--busy-check") from error
     if command is not None and not words:
         raise typer.BadParameter("it is empty; pass a command", param_hint="--busy-check")
+    variable = next((word for word in words if "$" in word), None)
+    if variable is not None and Path(words[0]).name not in SHELLS:
+        raise typer.BadParameter(
+            f"no shell is used, so '{variable}' would not be expanded; write sh -c '…'",
+            param_hint="--busy-check",
+        )
     return words
 
 

@@ -28,7 +28,7 @@ def timeline(
     title: Annotated[str | None, typer.Option(help="Title of the drawing.")] = None,
 ) -> None:
     """Draw a timeline of recorded traffic, with a lane for each machine."""
-    from forewarn.judge.trace import read_lines
+    from forewarn.judge.recording_file import read_files
     from forewarn.testing import timeline
     from forewarn.testing.timeline import Lanes
 
@@ -37,7 +37,7 @@ def timeline(
     records: list[Mapping[str, Any]] = []
     unreadable = 0
     try:
-        for record in read_lines(files):
+        for record in read_files(files):
             if isinstance(record, Mapping) and isinstance(record.get("kind"), str):
                 records.append(record)
             else:
