@@ -23,13 +23,22 @@ class Patience:
 
     def __init__(self) -> None:
         self._now = float(int(guard.monotonic()))
+        self._stands_still = False
 
     def monotonic(self) -> float:
         return self._now
 
+    def stand_still(self) -> None:
+        """From now on it moves by `advance` alone."""
+        self._stands_still = True
+
+    def advance(self, seconds: float) -> None:
+        self._now += seconds
+
     def run(self, stop: threading.Event) -> None:
         while not stop.wait(TICK / SPEED):
-            self._now += TICK
+            if not self._stands_still:
+                self._now += TICK
 
 
 @contextmanager

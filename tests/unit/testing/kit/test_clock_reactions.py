@@ -331,8 +331,11 @@ def test_a_client_that_may_be_preparing_for_its_own_event_is_waited_for_longer(
     assert event.status == "Scheduled"
 
 
-def test_a_client_that_polls_seldom_is_waited_for_longer(service: Service, web: Group) -> None:
-    with Client(service, "web_0", pause=0.5) as client:
+def test_a_client_that_polls_seldom_is_waited_for_longer(
+    service: Service, web: Group, patience: Patience
+) -> None:
+    patience.stand_still()
+    with Client(service, "web_0", pause=0.2, act=lambda *_: patience.advance(2)) as client:
         client.polls(2)
         web[0].wait_for_poll()
         web[1].freeze()
