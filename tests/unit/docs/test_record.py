@@ -10,9 +10,7 @@ from forewarn.cli.commands import record as command
 from forewarn.testing.recording import (
     answer_faults,
     endpoint,
-    find_documents,
-    log_times,
-    pasted,
+    json_documents,
     reader,
     recorder,
 )
@@ -30,13 +28,7 @@ def test_every_limit_is_that_of_the_code() -> None:
         ("size of an answer that is read", f"{endpoint.MAX_ANSWER // MIB} MiB"),
         ("time between two polls", f"at least {command.MIN_EVERY:g} s"),
         ("size of a recording that is made a scenario of", f"{reader.MAX_RECORDING // MIB} MiB"),
-        ("size of a text", f"{pasted.MAX_TEXT // MIB} MiB"),
-        ("documents in one text", f"{find_documents.MAX_DOCUMENTS:,}"),
-        ("size of a document in a text", f"{find_documents.MAX_DOCUMENT // 1024} KiB"),
-        (
-            "things in a text that begin like a document and are none",
-            f"{find_documents.MAX_BROKEN}",
-        ),
+        ("size of a file with documents", f"{json_documents.MAX_TEXT // MIB} MiB"),
         ("lines of a scenario", f"{MAX_STEPS:,}"),
     ):
         assert f"| {limit} | {value} |" in TEXT
@@ -45,8 +37,6 @@ def test_every_limit_is_that_of_the_code() -> None:
     assert f"`--timeout {recorder.TIMEOUT:g}s`" in TEXT
     assert f"took more than {answer_faults.SLOW:g} s" in TEXT
     assert f"by more than {server_clock.STEP:g} s" in TEXT
-    assert f"up to {log_times.LOOK_BACK} lines above" in TEXT
-    assert f"up to {log_times.LOOK_BACK_HEADERS} lines above" in TEXT
 
 
 def test_the_scenario_in_it_can_be_played() -> None:

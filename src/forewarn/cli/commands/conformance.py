@@ -21,7 +21,7 @@ def conformance(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="Traces written by --record, or text files that contain documents. Those of"
+            help="Traces written by --record, or documents as JSON. Those of"
             " several nodes and of control are checked as one."
         ),
     ] = None,
@@ -75,17 +75,17 @@ def conformance(
 
 
 def _records(files: list[Path], recordings: Recordings) -> Iterator[Any]:
-    """Yield the records of traces, and those made from documents in a text. Each file is opened
-    only once, because it may be a pipe."""
+    """Yield the records of traces, and those made from documents as JSON. Each file is opened only
+    once, because it may be a pipe."""
     from forewarn.judge.recording_file import read_recording
-    from forewarn.testing.recording.reader import read_text_file
+    from forewarn.testing.recording.reader import read_documents_file
     from forewarn.verdict.files import rewindable
 
     for path in files:
         with rewindable(path) as file:
-            pasted = read_text_file(file)
-            if pasted is None:
+            documents = read_documents_file(file)
+            if documents is None:
                 yield from recordings.read(str(path), read_recording(file))
             else:
-                print_notes(pasted.notes)
-                yield from pasted.lines
+                print_notes(documents.notes)
+                yield from documents.lines

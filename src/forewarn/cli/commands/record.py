@@ -157,16 +157,14 @@ def _stop_on_signal(recorder: Recorder) -> Iterator[SignalFlag]:
 def from_(
     files: Annotated[
         list[Path],
-        typer.Argument(
-            help="Recordings, traces, or text files that contain documents; - for standard input."
-        ),
+        typer.Argument(help="Recordings, traces, or documents as JSON; - for standard input."),
     ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Output file. Default: standard output.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the scenario.")] = None,
 ) -> None:
-    """Create a scenario from a recording, or from documents in a text file."""
+    """Create a scenario from a recording, or from documents as JSON."""
     if output is not None and output in files:
         raise typer.BadParameter(
             "this would overwrite the recording; choose another file", param_hint="--output"
@@ -176,7 +174,7 @@ def from_(
 
     try:
         recording = read_any(files)
-        stem = files[0].stem if files[0] != STDIN else "pasted"
+        stem = files[0].stem if files[0] != STDIN else "documents"
         text = scenario_text(recording.lines, name=name or stem, notes=recording.notes)
     except (NotARecordingError, NoScenarioError) as error:
         fail(str(error))
@@ -206,7 +204,6 @@ def read_any(files: list[Path]) -> Recording:
         lines=tuple(sorted(lines, key=lambda line: line["t"])),
         notes=(*recording.notes, *stdin.notes),
         unreadable=recording.unreadable + stdin.unreadable,
-        was_text=recording.was_text or stdin.was_text,
     )
 
 

@@ -1,4 +1,4 @@
-"""Recordings: made by polling an endpoint, or read from traces and from pasted text.
+"""Recordings: made by polling an endpoint, or read from traces and from documents as JSON.
 
 `recorder` polls, `file` writes, and `reader` turns the contents of a file into trace lines.
 `event_lives`, `answer_faults` and `fleets` say what a recording shows, from which

@@ -25,7 +25,6 @@ KEYS = (
     *("EventId", "EventStatus", "EventType", "ResourceType", "Resources", "NotBefore"),
     *("Description", "EventSource", "DurationInSeconds"),
 )
-MAX_DEPTH = 64  # of nested JSON that is read
 
 
 class RecordedDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +94,7 @@ def _matches(entry: Any, version: Version) -> bool:
 
 
 def compact(value: Mapping[str, Any]) -> str:
-    """Encode a document as the endpoint does; pasted ones are often pretty-printed or sorted."""
+    """Encode a document as the endpoint does; what people keep is often indented or sorted."""
     events = [
         {key: entry[key] for key in (*KEYS, *entry) if key in entry}
         if isinstance(entry, Mapping)

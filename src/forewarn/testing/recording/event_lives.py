@@ -17,7 +17,7 @@ from forewarn.traces.documents import ListedEvent
 from forewarn.traces.exchanges import Exchange, Stamp, exchange
 from forewarn.traces.lines import time_of
 
-PASTED = "pasted"  # marks a document whose form has been altered
+REFORMATTED = "reformatted"  # marks a document whose form has been altered
 _ENDINGS = ("finish", "withdraw")
 
 
@@ -28,7 +28,6 @@ class EventLife(msgspec.Struct, kw_only=True):
     type: str
     machines: tuple[str, ...]
     appeared: float
-    group: str = ""
     not_before: float | None = None
     started: float | None = None
     over: float | None = None
@@ -70,7 +69,6 @@ class EventLives(msgspec.Struct, frozen=True, kw_only=True):
     begins: float
     ends: float
     polls: Mapping[str, int]  # by machine
-    shown: Mapping[str, frozenset[str]]  # ids of the events in the documents of each machine
     groups: Mapping[str, str]  # name -> kind, from the recording
     machines: Mapping[str, Mapping[str, Any]]  # name -> properties, from the recording
 
@@ -85,7 +83,7 @@ def event_lives(lines: Iterable[Mapping[str, Any]]) -> EventLives:
 
 def document_of(poll: Exchange) -> RecordedDocument | None:
     """Return the document in the response to a poll; None if there is none."""
-    if poll.status != 200 or poll.fault not in ("", PASTED):
+    if poll.status != 200 or poll.fault not in ("", REFORMATTED):
         return None
     if poll.method != "GET" or not poll.about_events:
         return None
@@ -99,7 +97,6 @@ class _Builder:
         self._live: dict[str, dict[str, EventLife]] = {}  # events of the last document, by machine
         self._listed: dict[str, ListedEvent] = {}  # last entry of each event
         self._polls: dict[str, int] = {}
-        self._shown: dict[str, set[str]] = {}
         self._groups: dict[str, str] = {}
         self._machines: dict[str, Mapping[str, Any]] = {}
         self._first: float | None = None
@@ -143,8 +140,6 @@ class _Builder:
         now: dict[str, EventLife] = {}
         for event in document.events:
             self._listed[event.id] = event
-            if machine:
-                self._shown.setdefault(machine, set()).add(event.id)
             now[event.id] = self._update_from_document(event, t)
         types = poll.known_version.types
         for id, life in before.items():
@@ -186,7 +181,6 @@ class _Builder:
                 type=step.type,
                 machines=step.machines,
                 appeared=t,
-                group=step.group,
                 source=step.source,
                 duration=step.seconds,
             )
@@ -214,7 +208,6 @@ class _Builder:
             begins=self._last if self._first is None else self._first,
             ends=self._last,
             polls=self._polls,
-            shown={machine: frozenset(ids) for machine, ids in self._shown.items()},
             groups=self._groups,
             machines=self._machines,
         )
@@ -224,7 +217,6 @@ class _Move(msgspec.Struct):
     event: str
     move: str
     status: str
-    group: str
     type: str
     source: str
     machines: tuple[str, ...]

@@ -1,6 +1,6 @@
-"""Reads recordings: from traces, or from texts with documents pasted into them.
+"""Reads recordings: traces, or documents as JSON.
 
-The result is trace lines. Assumptions about a text are in the notes.
+The result is trace lines. Assumptions about documents are in the notes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import IO, Any
 import msgspec
 
 from forewarn.support.text import counted
-from forewarn.testing.recording.pasted import MAX_TEXT, read_pasted
+from forewarn.testing.recording.json_documents import MAX_TEXT, read_documents
 from forewarn.traces.lines import decode, time_of
 
 MAX_RECORDING = 256 * 1024 * 1024  # bytes of a trace
@@ -22,7 +22,7 @@ HEAD = 64 * 1024  # bytes at the beginning that decide what a file is
 
 
 class NotARecordingError(Exception):
-    """Neither a trace nor a text with documents in it; the message says why."""
+    """Neither a trace nor documents as JSON; the message says why."""
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +31,6 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[Mapping[str, Any], ...]
     notes: tuple[str, ...] = ()
     unreadable: int = 0
-    was_text: bool = False
 
 
 def read(paths: Sequence[Path]) -> Recording:
@@ -41,7 +40,6 @@ def read(paths: Sequence[Path]) -> Recording:
         lines=tuple(_in_order([line for recording in recordings for line in recording.lines])),
         notes=tuple(note for recording in recordings for note in recording.notes),
         unreadable=sum(recording.unreadable for recording in recordings),
-        was_text=any(recording.was_text for recording in recordings),
     )
 
 
@@ -51,7 +49,7 @@ def _file(path: Path) -> Recording:
         limit = MAX_RECORDING if is_trace(head) else MAX_TEXT
         data = head + file.read(limit + 1 - len(head))
     if len(data) > limit:
-        subject = "a recording" if limit == MAX_RECORDING else "a text"
+        subject = "a recording" if limit == MAX_RECORDING else "a file with documents"
         raise NotARecordingError(
             f"{path}: {subject} has at most {limit:,} bytes; take a part of it"
         )
@@ -61,11 +59,9 @@ def _file(path: Path) -> Recording:
         raise NotARecordingError(f"{path}: {error}") from error
 
 
-def read_text_file(file: IO[bytes]) -> Recording | None:
-    """Return the documents in a text as trace lines, and rewind the file.
-
-    None for a trace, and for a text without documents.
-    """
+def read_documents_file(file: IO[bytes]) -> Recording | None:
+    """Return the documents in a file as trace lines, and rewind the file. None for anything else
+    than documents as JSON."""
     head = file.read(HEAD)
     data = b"" if is_trace(head) else head + file.read(MAX_TEXT + 1 - len(head))
     file.seek(0)
@@ -82,14 +78,11 @@ def read_text(text: str) -> Recording:
 def read_data(data: bytes) -> Recording:
     if is_trace(data[:HEAD]):
         return _trace(data)
-    pasted = read_pasted(data.decode("utf-8", "replace"))
-    if not pasted.lines:
-        reason = f" ({pasted.notes[0]})" if pasted.notes else ""
-        raise NotARecordingError(
-            "it is not a trace, and contains no document with Events, as the endpoint returns it"
-            + reason
-        )
-    return Recording(lines=tuple(_in_order(pasted.lines)), notes=pasted.notes, was_text=True)
+    try:
+        documents = read_documents(data.decode("utf-8", "replace"))
+    except ValueError as error:
+        raise NotARecordingError(f"it is neither a trace nor documents as JSON: {error}") from error
+    return Recording(lines=documents.lines, notes=documents.notes)
 
 
 def is_trace(head: bytes) -> bool:

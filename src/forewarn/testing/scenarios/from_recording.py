@@ -22,7 +22,7 @@ from forewarn.core.events import (
 from forewarn.core.time import SECOND
 from forewarn.testing.recording.answer_faults import AnswerFault, answer_faults
 from forewarn.testing.recording.event_lives import EventLife, EventLives, event_lives
-from forewarn.testing.recording.fleets import GuessedFleet, guess_fleet
+from forewarn.testing.recording.fleets import RecordedFleet, recorded_fleet
 from forewarn.testing.scenarios.file.shapes import MAX_STEPS
 from forewarn.wire.versions import DELETING
 
@@ -54,7 +54,10 @@ def scenario_text(
     recording = event_lives(lines)
     if not recording.polls and not recording.lives:
         raise NoScenarioError("it contains no document, so there is nothing to replay")
-    fleet = guess_fleet(recording)
+    try:
+        fleet = recorded_fleet(recording)
+    except ValueError as error:
+        raise NoScenarioError(str(error)) from error
     return _Writer(recording, fleet, answer_faults(lines), notes).text(_scenario_name(name))
 
 
@@ -62,7 +65,7 @@ class _Writer:
     def __init__(
         self,
         recording: EventLives,
-        fleet: GuessedFleet,
+        fleet: RecordedFleet,
         faults: Sequence[AnswerFault],
         notes: Sequence[str],
     ) -> None:
@@ -119,8 +122,7 @@ class _Writer:
             for machine in life.machines:
                 if deleted.get(machine, math.inf) <= life.appeared:
                     del deleted[machine]
-                    name = _scalar(self._fleet.names[machine])
-                    at = self._at(life.appeared)
+                    at, name = self._at(life.appeared), _scalar(machine)
                     items.append((life.appeared, [f"- {{at: {at}, do: restore, machine: {name}}}"]))
             items += self._event_steps(life)
             if life.type in DELETING and life.over and not life.withdrawn:
@@ -143,7 +145,7 @@ class _Writer:
             yield life.over, [f"- {{at: {self._at(life.over)}, do: cancel, event: {name}}}"]
 
     def _schedule_entry(self, life: EventLife) -> dict[str, Any]:
-        machines = [self._fleet.names[machine] for machine in life.machines]
+        machines = list(life.machines)
         entry: dict[str, Any] = {"type": life.type}
         entry |= {"machine": machines[0]} if len(machines) == 1 else {"machines": machines}
         source = life.source
@@ -207,8 +209,8 @@ class _Writer:
 
     def _fault(self, fault: AnswerFault) -> str:
         parts = [f"kind: {fault.kind}", f"at: {self._at(fault.at)}"]
-        if machine := self._fleet.names.get(fault.machine):
-            parts.append(f"machine: {_scalar(machine)}")
+        if fault.machine:
+            parts.append(f"machine: {_scalar(fault.machine)}")
         if fault.method == "POST" or fault.kind in ("slow", "throttled", "gone", "error", "reset"):
             parts.append(f"method: {fault.method}")
         parts.append(f"times: {fault.times}")
