@@ -14,7 +14,7 @@ import selectors
 import signal
 import subprocess
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any
 
 from helpers.waiting import LIMIT
@@ -64,14 +64,21 @@ class Running:
 
     def line(self, timeout: float = LIMIT) -> str:
         """The next line on standard output."""
-        try:
-            line = self._lines.get(timeout=timeout)
-        except queue.Empty:
-            raise self.failure(f"no line within {timeout:g} s") from None
-        if line is None:
-            self._lines.put(None)
-            raise self.failure("ended without another line")
-        return line
+        for line in self.lines(timeout):
+            return line
+        raise self.failure("ended without another line")
+
+    def lines(self, timeout: float = LIMIT) -> Iterator[str]:
+        """All lines on standard output, to its end, each of which may take that long."""
+        while True:
+            try:
+                line = self._lines.get(timeout=timeout)
+            except queue.Empty:
+                raise self.failure(f"no line within {timeout:g} s") from None
+            if line is None:
+                self._lines.put(None)
+                return
+            yield line
 
     def message(self, timeout: float = LIMIT) -> dict[str, Any]:
         """The next line on standard output, as a JSON object."""

@@ -12,7 +12,7 @@ import pytest
 
 from helpers import failing_disk
 from helpers.paths import TESTS
-from helpers.waiting import LIMIT
+from helpers.process import Running
 
 
 class Reports(NamedTuple):
@@ -24,15 +24,19 @@ class Reports(NamedTuple):
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> Reports:
     home = tmp_path_factory.mktemp("lives")
-    done = subprocess.run(
-        [sys.executable, "-m", "helpers.failing_disk", str(home)],
+    argv = [sys.executable, "-m", "helpers.failing_disk", str(home)]
+    process = subprocess.Popen(
+        argv,
         env=failing_disk.environment() | {"PYTHONPATH": str(TESTS)},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=LIMIT,
     )
-    assert done.returncode == 0, done.stderr
-    whole, *failures = [json.loads(line) for line in done.stdout.splitlines()]
+    with process:
+        running = Running(process, argv)
+        lives = list(running.lines())  # hundreds: each has as much time as anything else
+        assert running.wait() == 0, running.stderr
+    whole, *failures = [json.loads(line) for line in lives]
     (at,) = [n for n, report in enumerate(failures) if "restoring" in report]
     assert len(failures) - at - 1 == failures[at]["restoring"]
     return Reports(whole, failures[:at], failures[at + 1 :])
