@@ -23,6 +23,7 @@ from forewarn.testing import RefusedError, Service
 def shared() -> Iterator[Service]:
     with Service() as service:
         service.scale_set("web", 3)
+        service.scale_set("growing", 1)
         service.machine("jump")
         yield service
 
@@ -251,10 +252,10 @@ def test_a_fault_is_refused_where_faults_are_not_allowed() -> None:
 
 
 def test_a_fault_of_a_group_affects_machines_that_join_it(service: Service) -> None:
-    service.faults.add("gone", group="web")
-    service.scale_set("web", 4)
-    assert "web_3" in service._session.node.endpoint.detours
-    assert statuses(service, 1, "web_3") == [410]
+    service.faults.add("gone", group="growing")
+    service.scale_set("growing", 2)
+    assert "growing_1" in service._session.node.endpoint.detours
+    assert statuses(service, 1, "growing_1") == [410]
 
 
 def test_only_machines_that_a_fault_can_affect_bypass_the_known_polls(service: Service) -> None:
