@@ -1,13 +1,16 @@
 """Confirmation of commands that destroy something, or take away notice that was promised.
 
 On a terminal, a command says whom it concerns and asks. Elsewhere nobody can answer, so that it
-needs --yes.
+needs --yes. Commands that change something without asking accept --yes as well.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any
 
 import typer
 
@@ -16,6 +19,24 @@ from forewarn.cli.output import fail, say
 NOT_CONFIRMED = 2  # exit code, as for wrong usage
 
 Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking for confirmation.")]
+
+
+def accepts_yes(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that never asks the option --yes, so that scripts need not know which ask."""
+
+    @wraps(command)
+    def call(*, yes: bool = False, **values: Any) -> None:
+        del yes
+        command(**values)
+
+    option = typer.Option("--yes", help="Accepted, although nothing is asked.", hidden=True)
+    parameters = [
+        *signature(command, eval_str=True).parameters.values(),
+        Parameter("yes", Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option]),
+    ]
+    call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
 
 
 def confirm(concerns: str) -> None:

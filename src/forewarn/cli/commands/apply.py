@@ -18,6 +18,7 @@ from typing import Annotated
 import typer
 
 from forewarn.cli import completion
+from forewarn.cli.confirm import accepts_yes
 from forewarn.cli.output import (
     Json,
     Url,
@@ -41,6 +42,7 @@ PROGRESS_EVERY = 0.2  # seconds between two requests for the progress
 SIGNS = {"added": "+", "changed": "~", "moved": ">", "removed": "-"}
 
 
+@accepts_yes
 def apply(
     file: Annotated[Path | None, typer.Argument(help="Fleet file (YAML or JSON).")] = None,
     plan: Annotated[

@@ -18,6 +18,7 @@ from typing import Annotated
 import typer
 
 from forewarn.cli.commands.service_options import need_extra
+from forewarn.cli.confirm import accepts_yes
 from forewarn.cli.output import (
     Json,
     Url,
@@ -61,6 +62,7 @@ def backup(
     _print_contents(contents, file, json)
 
 
+@accepts_yes
 def restore(
     backup: Annotated[Path, typer.Argument(help="Backup file.", metavar="BACKUP")],
     state: Annotated[StateOption, typer.Option(help="State file to write.")],

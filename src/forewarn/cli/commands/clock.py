@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from forewarn.cli.commands.service_options import STOPPED_STATE, need_extra
+from forewarn.cli.confirm import accepts_yes
 from forewarn.cli.output import (
     Json,
     Url,
@@ -41,6 +42,7 @@ def show(json: Json = False, url: Url = None) -> None:
 
 
 @app.command()
+@accepts_yes
 def advance(by: By, json: Json = False, url: Url = None) -> None:
     """Advance a virtual clock, and return when everything that is due has been carried out."""
     duration = parsed(parse_duration, by, "DURATION")
@@ -49,6 +51,7 @@ def advance(by: By, json: Json = False, url: Url = None) -> None:
 
 
 @app.command()
+@accepts_yes
 def play(
     by: By,
     timeout: Annotated[
@@ -75,6 +78,7 @@ def play(
 
 
 @app.command()
+@accepts_yes
 def resume(
     speed: Annotated[float, typer.Option(help="Virtual seconds per real second.")] = 1.0,
     json: Json = False,
@@ -90,6 +94,7 @@ def resume(
 
 
 @app.command()
+@accepts_yes
 def pause(json: Json = False, url: Url = None) -> None:
     """Pause a virtual clock."""
     with service(url) as client:
@@ -97,6 +102,7 @@ def pause(json: Json = False, url: Url = None) -> None:
 
 
 @app.command()
+@accepts_yes
 def accept(
     state: Annotated[
         StateOption | None,

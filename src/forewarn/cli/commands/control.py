@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from forewarn.cli.commands.service_options import need_extra
+from forewarn.cli.confirm import accepts_yes
 from forewarn.cli.output import (
     Json,
     Url,
@@ -62,6 +63,7 @@ def list_(json: Json = False, url: Url = None) -> None:
 
 
 @app.command()
+@accepts_yes
 def forget(
     name: Annotated[str, typer.Argument(help="A control node that is away.")],
     json: Json = False,

@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from forewarn.cli import completion
-from forewarn.cli.confirm import Yes, confirm
+from forewarn.cli.confirm import Yes, accepts_yes, confirm
 from forewarn.cli.output import (
     Json,
     Url,
@@ -301,6 +301,7 @@ def _described(event: s.Event) -> str:
 
 
 @app.command()
+@accepts_yes
 def ready(
     id: Id,
     machine: Annotated[
@@ -320,6 +321,7 @@ def ready(
 
 
 @app.command()
+@accepts_yes
 def postpone(
     id: Id,
     by: Annotated[str | None, typer.Option(help="How long to postpone it, e.g. 30m.")] = None,
@@ -421,6 +423,7 @@ def _confirmed(client: ControlClient, request: s.CancelEventsRequest) -> s.Cance
 
 
 @app.command()
+@accepts_yes
 def retry(id: Id, json: Json = False, url: Url = None) -> None:
     """Carry out a started event again, if it did not happen."""
     with service(url) as client:
@@ -428,6 +431,7 @@ def retry(id: Id, json: Json = False, url: Url = None) -> None:
 
 
 @app.command()
+@accepts_yes
 def finish(
     id: Id,
     reason: Annotated[str, typer.Option(help="Reason, for the history.")],
@@ -445,6 +449,7 @@ def finish(
 
 
 @app.command()
+@accepts_yes
 def abandon(
     id: Id,
     reason: Annotated[str, typer.Option(help="Reason, for the history.")],

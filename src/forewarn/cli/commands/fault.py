@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from forewarn.cli import completion
+from forewarn.cli.confirm import accepts_yes
 from forewarn.cli.output import (
     Json,
     Url,
@@ -27,6 +28,7 @@ app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()
+@accepts_yes
 def add(
     kind: Annotated[
         str,
@@ -133,6 +135,7 @@ def list_(json: Json = False, url: Url = None) -> None:
 
 
 @app.command()
+@accepts_yes
 def clear(
     fault: Annotated[
         str | None,

@@ -9,7 +9,7 @@ import typer
 from forewarn.cli import completion
 from forewarn.cli.blackout_calendar import BlackoutCalendar, with_calendar
 from forewarn.cli.commands.event import print_outcomes
-from forewarn.cli.confirm import Yes, confirm
+from forewarn.cli.confirm import Yes, accepts_yes, confirm
 from forewarn.cli.output import (
     Json,
     Url,
@@ -209,6 +209,7 @@ def _deletable(client: ControlClient, name: str) -> list[str]:
 
 
 @app.command()
+@accepts_yes
 def policy(
     name: Name,
     user_event_limit: Annotated[
@@ -307,6 +308,7 @@ def _policy(group: s.Group) -> list[tuple[str, str]]:
 
 
 @app.command()
+@accepts_yes
 def disable(name: Name, json: Json = False, url: Url = None) -> None:
     """Disable Scheduled Events for a group, as happens after a day without a poll."""
     with service(url) as client:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from forewarn.cli import completion
+from forewarn.cli.confirm import accepts_yes
 from forewarn.cli.output import (
     Json,
     Url,
@@ -24,6 +25,7 @@ app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()
+@accepts_yes
 def place(
     group: Annotated[
         list[str] | None,
@@ -92,6 +94,7 @@ def list_(json: Json = False, url: Url = None) -> None:
 
 
 @app.command()
+@accepts_yes
 def release(
     id: Annotated[
         str,

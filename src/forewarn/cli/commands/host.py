@@ -19,7 +19,7 @@ from forewarn.cli.commands.event import (
     print_outcomes,
     type_names,
 )
-from forewarn.cli.confirm import Yes, confirm
+from forewarn.cli.confirm import Yes, accepts_yes, confirm
 from forewarn.cli.output import (
     Json,
     Url,
@@ -248,6 +248,7 @@ def fail(
 
 
 @app.command()
+@accepts_yes
 def repair(name: Name, json: Json = False, url: Url = None) -> None:
     """Mark a host as healthy, and cancel what was scheduled because it was not."""
     with service(url) as client:
@@ -255,6 +256,7 @@ def repair(name: Name, json: Json = False, url: Url = None) -> None:
 
 
 @app.command()
+@accepts_yes
 def cordon(name: Name, note: Note = "", json: Json = False, url: Url = None) -> None:
     """Prevent machines from being moved to a host. The machines on it stay there."""
     with service(url) as client:
@@ -263,6 +265,7 @@ def cordon(name: Name, note: Note = "", json: Json = False, url: Url = None) -> 
 
 
 @app.command()
+@accepts_yes
 def uncordon(name: Name, json: Json = False, url: Url = None) -> None:
     """Allow machines to be moved to a host again."""
     with service(url) as client:
@@ -271,6 +274,7 @@ def uncordon(name: Name, json: Json = False, url: Url = None) -> None:
 
 
 @app.command()
+@accepts_yes
 def drain(
     name: Name,
     notice: Annotated[
@@ -288,6 +292,7 @@ def drain(
 
 
 @app.command("return")
+@accepts_yes
 def return_(name: Name, json: Json = False, url: Url = None) -> None:
     """Put a host back into service: cancel what is planned to empty it, and uncordon it."""
     with service(url) as client:
@@ -314,6 +319,7 @@ def without_node(name: Name, yes: Yes = False, json: Json = False, url: Url = No
 
 
 @app.command()
+@accepts_yes
 def enroll(
     name: Annotated[
         str | None,

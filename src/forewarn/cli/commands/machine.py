@@ -8,7 +8,7 @@ import typer
 
 from forewarn.cli import completion
 from forewarn.cli.commands.event import FailureType, print_outcome, print_outcomes
-from forewarn.cli.confirm import Yes, confirm
+from forewarn.cli.confirm import Yes, accepts_yes, confirm
 from forewarn.cli.output import (
     Json,
     Url,
@@ -142,6 +142,7 @@ def show(name: Name, json: Json = False, url: Url = None) -> None:
 
 
 @app.command()
+@accepts_yes
 def restart(names: Names, json: Json = False, url: Url = None) -> None:
     """Restart machines as their user would: each is announced as a Reboot. If one is
     refused, none is restarted."""
@@ -149,6 +150,7 @@ def restart(names: Names, json: Json = False, url: Url = None) -> None:
 
 
 @app.command()
+@accepts_yes
 def redeploy(names: Names, json: Json = False, url: Url = None) -> None:
     """Redeploy machines to other hosts as their user would: each is announced as a Redeploy. If one
     is refused, none is redeployed."""
@@ -192,6 +194,7 @@ def fail(
 
 
 @app.command()
+@accepts_yes
 def restore(name: Name, json: Json = False, url: Url = None) -> None:
     """Bring back a machine that was evicted or deleted."""
     with service(url) as client:
@@ -200,6 +203,7 @@ def restore(name: Name, json: Json = False, url: Url = None) -> None:
 
 
 @app.command()
+@accepts_yes
 def moved(
     name: Name,
     to: Annotated[

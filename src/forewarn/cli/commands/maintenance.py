@@ -8,6 +8,7 @@ import typer
 
 from forewarn.cli import completion
 from forewarn.cli.blackout_calendar import BlackoutCalendar, with_calendar
+from forewarn.cli.confirm import accepts_yes
 from forewarn.cli.output import (
     Json,
     Url,
@@ -59,6 +60,7 @@ def list_(json: Json = False, url: Url = None) -> None:
 
 
 @app.command("set")
+@accepts_yes
 def set_(
     name: Name,
     select: Annotated[
@@ -110,6 +112,7 @@ def set_(
 
 
 @app.command()
+@accepts_yes
 def remove(name: Name, json: Json = False, url: Url = None) -> None:
     """Remove a maintenance configuration. Events that only it has held can then start."""
     with service(url) as client:

@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 from forewarn.cli.commands.service_options import need_extra
+from forewarn.cli.confirm import accepts_yes
 from forewarn.cli.output import Json, fail, print_fields, print_json, print_notes, time_text
 from forewarn.support.text import counted
 
 
+@accepts_yes
 def move(
     file: Annotated[Path, typer.Argument(help="State file of a stopped service.")],
     database: Annotated[

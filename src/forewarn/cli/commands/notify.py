@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from forewarn.cli import completion
+from forewarn.cli.confirm import accepts_yes
 from forewarn.cli.output import Json, Url, fail, print_json, print_table, say, service, time_text
 
 app = typer.Typer(no_args_is_help=True)
@@ -45,6 +46,7 @@ def list_(json: Json = False, url: Url = None) -> None:
 
 
 @app.command("test")
+@accepts_yes
 def send_test(
     name: Annotated[
         str,

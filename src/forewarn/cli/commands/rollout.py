@@ -23,7 +23,7 @@ from forewarn.cli.commands.rollout_output import (
     wait_text,
 )
 from forewarn.cli.commands.rollout_watch import watch_rollout
-from forewarn.cli.confirm import Yes, confirm
+from forewarn.cli.confirm import Yes, accepts_yes, confirm
 from forewarn.cli.output import (
     Json,
     Url,
@@ -459,6 +459,7 @@ def watch(id: Id, json: Json = False, url: Url = None) -> None:
 
 
 @app.command()
+@accepts_yes
 def pause(
     id: Id,
     reason: Reason = "",
@@ -482,6 +483,7 @@ def pause(
 
 
 @app.command()
+@accepts_yes
 def resume(id: Id, json: Json = False, url: Url = None) -> None:
     """Resume a paused rollout, and announce again what was cancelled."""
     with service(url) as client:
@@ -509,6 +511,7 @@ def abort(
 
 
 @app.command()
+@accepts_yes
 def skip(
     id: Id,
     host: Annotated[

@@ -16,6 +16,7 @@ import typer
 
 from forewarn.cli import completion
 from forewarn.cli.commands.service_options import STOPPED_STATE, need_extra
+from forewarn.cli.confirm import accepts_yes
 from forewarn.cli.output import (
     Json,
     Url,
@@ -41,6 +42,7 @@ State = Annotated[StateOption | None, typer.Option(help=STOPPED_STATE)]
 
 
 @app.command()
+@accepts_yes
 def create(
     name: Annotated[str, typer.Argument(help="Name of the token's user, as shown in the history.")],
     role: Annotated[
@@ -128,6 +130,7 @@ def list_(state: State = None, json: Json = False, url: Url = None) -> None:
 
 
 @app.command()
+@accepts_yes
 def revoke(
     token: Annotated[
         str,

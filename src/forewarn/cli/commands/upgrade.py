@@ -11,10 +11,12 @@ from typing import Annotated
 import typer
 
 from forewarn.cli.commands.service_options import ConfigFile, need_extra, state_in_settings
+from forewarn.cli.confirm import accepts_yes
 from forewarn.cli.output import Json, fail, print_json, say
 from forewarn.cli.values import StateOption
 
 
+@accepts_yes
 def upgrade(
     state: Annotated[
         StateOption | None,

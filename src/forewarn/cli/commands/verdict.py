@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forewarn.cli import completion
+from forewarn.cli.confirm import accepts_yes
 from forewarn.cli.output import (
     Json,
     Url,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from forewarn.verdict.verdict import Verdict
 
 
+@accepts_yes
 def verdict(
     files: Annotated[
         list[Path] | None,
