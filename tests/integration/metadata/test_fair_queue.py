@@ -176,10 +176,11 @@ def test_requests_that_take_long_give_turns_to_the_others(
         dear = request("GET", "/slow", METADATA)
         at_once(service, *((each, dear * 20) for each in lines), (line, GET * 20))
         assert {line.answer().status for _ in range(20)} == {200}
-        order = [name for _, name in served.begun]
         for each in lines:
             assert {each.answer().status for _ in range(20)} == {404}
-    assert order.count(busy.name) < 20, "one connection had more turns than ten"
+    order = [name for _, name in served.begun]
+    last = len(order) - order[::-1].index(other.name)
+    assert order[:last].count(busy.name) < 20, "one connection had more turns than ten"
 
 
 def test_a_machine_s_connections_have_their_turns(
@@ -206,6 +207,68 @@ def test_connections_that_are_handed_over_at_once_have_their_turns(
         assert [name for _, name in served.begun].index(other.name) <= 3
         assert {each.answer().status for each in lines} == {200}
     assert served.most_in_a_turn <= TURN // REQUEST_COST + 1
+
+
+@pytest.fixture
+def answered(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Whose polls the fast path was asked for, in that order."""
+    order: list[str] = []
+    answer_poll = MetadataApp.answer_poll
+    addresses = {address: name for name, address in service.addresses.items()}
+
+    def noted(app: MetadataApp, known_poll: Any, address: str) -> bytes | None:
+        order.append(addresses[address])
+        return answer_poll(app, known_poll, address)
+
+    monkeypatch.setattr(MetadataApp, "answer_poll", noted)
+    return order
+
+
+@contextlib.contextmanager
+def crowd(service: Service) -> Iterator[list[RawConnection]]:
+    """All connections that three machines may have, on the fast path."""
+    with contextlib.ExitStack() as stack:
+        guests = [Guest(service, f"web{n}_0") for n in (0, 2, 3)]
+        most = LIMITS.max_connections_per_machine
+        lines = [stack.enter_context(guest.line()) for guest in guests for _ in range(most)]
+        for line in lines:
+            assert send_poll(line).status == 200
+        yield lines
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_machine_waits_for_one_poll_of_each_other_machine(
+    service: Service, other: Guest, answered: list[str]
+) -> None:
+    with crowd(service) as lines, other.line() as line:
+        assert send_poll(line).status == 200
+        answered.clear()
+        at_once(service, *((each, GET) for each in lines), (line, GET))
+        assert {each.answer().status for each in (line, *lines)} == {200}
+        assert answered.index(other.name) <= 3
+        assert len(answered) == len(lines) + 1
+
+
+@pytest.mark.usefixtures("busy")
+def test_callers_that_leave_while_they_are_put_off_are_forgotten(service: Service) -> None:
+    with crowd(service) as lines:
+        halves = lines[::2]
+
+        async def send_and_leave() -> None:
+            for line in lines:
+                line.send(GET)
+            for line in lines[1::2]:
+                line.close()
+            for line in halves:
+                line.finish()
+
+        service._session.run(send_and_leave())
+        assert {line.answer().status for line in halves} == {200}
+        assert {line.over() for line in halves} == {b""}
+    until_closed(service)
+    front = service._session.node.front
+    assert front is not None
+    assert not front._put_off_of, "nobody is put off for ever"
 
 
 def test_requests_sent_ahead_are_answered_whole_and_in_order(busy: Guest) -> None:

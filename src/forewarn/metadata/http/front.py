@@ -15,6 +15,7 @@ import contextlib
 import errno
 import select
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from os import read, write
 
@@ -42,6 +43,7 @@ CHUNK = MAX_POLL_BYTES + 1  # bytes that are read at a time: more cannot be a kn
 SMALL_READ = 448  # bytes that almost every poll fits into, and that need no malloc
 MAX_FINAL_ACCEPTS = 2_048  # connections that are still accepted when the service stops
 BATCH = 64  # connections that are served in one iteration of the event loop
+LOOKED_AT = 32 * BATCH  # connections of which some are put off in one iteration of the event loop
 DEFER_ACCEPT = 1  # seconds for which the kernel keeps a connection that sends nothing
 DISCARD_SIZE = 64 * 1024  # bytes that are read at a time from a connection whose input is discarded
 HAND_OVER_COST = 100  # microseconds that it takes to make the transport of a connection
@@ -63,7 +65,7 @@ def possible(limits: Limits) -> bool:
 
 
 class _Connection:
-    __slots__ = ("address", "caller", "fd", "since", "sock", "source")
+    __slots__ = ("address", "caller", "events", "fd", "since", "sock", "source")
 
     def __init__(self, sock: socket.socket, source: str, since: float) -> None:
         self.sock = sock
@@ -72,6 +74,7 @@ class _Connection:
         self.address = ""  # that identifies the caller
         self.caller = ""  # the caller, once the connection is counted
         self.since = since  # when something was last read
+        self.events = 0  # while it is put off: what was reported
 
 
 class _Refused:
@@ -110,6 +113,7 @@ class Front:
         self._connections: dict[int, _Connection] = {}
         self._refused: dict[int, _Refused] = {}
         self._handing_over = 0
+        self._put_off_of: Counter[str] = Counter()  # connections that are put off, by share
         self._learned = RateLimits(LEARNED_PER_SECOND)
         self._draining = False
         self._failed = LogThrottle()
@@ -231,6 +235,9 @@ class Front:
         self._refresh()
         connections, answer_poll, at = self._connections, self._app.answer_poll, self._at
         ready = self._epoll.poll(0, BATCH)
+        crowded = len(ready) == BATCH or bool(self._put_off_of)
+        if crowded:
+            ready = self._one_of_each(ready)
         remaining = BATCH
         while ready:
             remaining -= len(ready)
@@ -270,8 +277,55 @@ class Front:
                 if events != select.EPOLLIN and self._owns(connection):
                     self._drop(connection)  # the caller will send no more
             # If there were several, there are probably more by now: this saves an iteration.
-            more = remaining > 0 and len(ready) > 1 and not self._draining
+            more = remaining > 0 and len(ready) > 1 and not self._draining and not crowded
             ready = self._epoll.poll(0, remaining) if more else []
+
+    def _one_of_each(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return one connection of each machine, and put the others off, so that no machine waits
+        for all that another one has ready."""
+        first: dict[int, int] = {}
+        shares = set(self._put_off_of)
+        for _ in range(0, LOOKED_AT, BATCH):
+            for fd, events in ready:
+                connection = self._connections.get(fd)
+                if connection is not None:
+                    share = share_of(connection.caller)
+                    if share in shares:
+                        self._put_off(connection, share, events)
+                        continue
+                    shares.add(share)
+                first[fd] = events
+            if len(ready) < BATCH or len(first) >= BATCH:
+                break
+            ready = self._epoll.poll(0, BATCH)
+        return list(first.items())
+
+    def _put_off(self, connection: _Connection, share: str, events: int) -> None:
+        """Serve a connection when it is the turn of its machine."""
+        if not connection.events:
+            self._put_off_of[share] += 1
+            self._app.queue.add(share, lambda: self._serve(connection, share))
+        connection.events |= events
+        connection.since = self._at
+
+    def _serve(self, connection: _Connection, share: str) -> int:
+        """Serve a connection that was put off. Charges nothing but the time that it takes."""
+        self._put_off_of[share] -= 1
+        if not self._put_off_of[share]:
+            del self._put_off_of[share]
+        events, connection.events = connection.events, 0
+        if not self._owns(connection):
+            return 0
+        self._refresh()
+        try:
+            self._handle(connection, read(connection.fd, CHUNK))
+        except BlockingIOError:
+            pass
+        except Exception as error:
+            self._close_after_error(connection, error)
+        if events != select.EPOLLIN and self._owns(connection):
+            self._drop(connection)  # the caller will send no more
+        return 0
 
     def _close_after_error(self, connection: _Connection, error: Exception) -> None:
         """Close the connection after a failure, so that the others in the batch are still served:
