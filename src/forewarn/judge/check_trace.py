@@ -31,6 +31,7 @@ from .pauses import Pauses
 from .recording_file import read_files
 from .records import Exchange, Pairs, Trace
 from .request import Request, plain_tag, read_request
+from .returns import Returns
 from .sightings import Sightings
 from .standing_holds import StandingHolds
 from .trace import read_trace
@@ -110,6 +111,7 @@ class _TraceJudge:
         windows.judge(sightings, trace.impacts, findings)
         HeldStarts(trace, gaps, standing, approvals, sightings, facts, findings).judge()
         judge_shown(trace, unannounced, facts, findings)
+        Returns(trace, self._fleets, findings).judge()
         return Judgement(
             findings.all(),
             exchanges=len(trace.exchanges),

@@ -57,6 +57,8 @@ class FleetLine:
     windowed: frozenset[str] = frozenset()  # groups whose maintenance waits for windows
     # By group that was disabled before: the highest incarnation that it had until then.
     shown: Mapping[str, int] = field(default_factory=dict)
+    # By group that waits until its machines are back, and type of event: for how long at most.
+    back_within: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +220,7 @@ class RecordedEvent:
     unlisted: bool = False  # its group was not enabled when it was raised
     approved: float | None = None  # according to the line of its start
     approved_by: str | None = None
+    carried_out: float | None = None  # when it was over, if the driver has carried it out
 
 
 @dataclass(frozen=True, slots=True)

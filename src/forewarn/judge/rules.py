@@ -98,6 +98,8 @@ _COURSE = {
     "impact-twice": "An event is carried out on a machine once.",
     "impact-stray": "Only machines that the event lists are touched.",
     "impact-type": "What is done is what the event announced.",
+    "over-before-back": "An event of a group that waits for its machines is not over before those"
+    " that had polled have polled again, or the time for that has passed.",
 }
 
 RULES: Mapping[str, str] = MappingProxyType({**_ANSWERS, **_DOCUMENTS, **_COURSE})

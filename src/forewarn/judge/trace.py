@@ -345,7 +345,13 @@ def _fleet(t: float, record: Mapping[str, object], shared: dict[object, object])
     complete = record.get("complete") is True
     shown = {name: _mapping(group).get("shown") for name, group in groups.items()}
     numbers = {name: number for name, number in shown.items() if isinstance(number, int)}
-    return FleetLine(t, kinds, machines, complete, grace, max(1.0, speed), windowed, numbers)
+    back_within = {}
+    for name, group in groups.items():
+        if within := _mapping(_mapping(group).get("back_within", {})):
+            back_within[name] = {type: _number(within, type) for type in within}
+    return FleetLine(
+        *(t, kinds, machines, complete, grace, max(1.0, speed), windowed, numbers, back_within)
+    )
 
 
 def _impact(t: float, record: Mapping[str, object]) -> Impact:
@@ -440,6 +446,8 @@ def _recorded(before: RecordedEvent, t: float, record: Mapping[str, object]) -> 
         approved = None if record.get("approved") is None else _number(record, "approved")
         by = _optional(record, "approved_by")
         return replace(before, started=t, approved=approved, approved_by=by)
+    if move == "finish" and record.get("carried_out") is True:
+        return replace(before, carried_out=t)
     return before
 
 

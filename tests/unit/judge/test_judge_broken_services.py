@@ -9,6 +9,7 @@ import pytest
 from forewarn.judge import RULES, judge
 from helpers.broken_planned_work import PLANNED
 from helpers.broken_unreachable_hosts import APART
+from helpers.judge_returns import CARRIED_OUT, carried_out
 from helpers.judge_traces import (
     DUE,
     T0,
@@ -687,6 +688,15 @@ BROKEN: dict[str, list[Build]] = {
     ],
     "impact-stray": [impact(T0 + 20, machines=["web_0", "web_2"])],
     "impact-type": [impact(T0 + 20, type="Redeploy")],
+    "over-before-back": [
+        lambda: carried_out().over_at(CARRIED_OUT + 5),
+        lambda: carried_out().over_at(CARRIED_OUT + 590),  # within the time, by a few seconds
+        lambda: carried_out(type="Freeze").over_at(CARRIED_OUT + 50),
+        lambda: carried_out(impacts=False).over_at(CARRIED_OUT + 5),
+        lambda: carried_out().see_other(CARRIED_OUT + 1).over_at(CARRIED_OUT + 5),
+        lambda: carried_out(every=250).over_at(CARRIED_OUT + 5),
+        lambda: carried_out(every=None).over_at(CARRIED_OUT + 5),
+    ],
 }
 for name, more in (*PLANNED.items(), *APART.items()):
     BROKEN[name] = [*BROKEN.get(name, ()), *more]
