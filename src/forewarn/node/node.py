@@ -25,6 +25,7 @@ from forewarn.metadata.endpoint.recorder import Recorder
 from forewarn.metadata.faults.delay import DelayedAnswers
 from forewarn.metadata.faults.inject import DisappearingEvents, FaultInjection
 from forewarn.metadata.publishing.host_nodes import HostNodes
+from forewarn.metadata.publishing.lost_commits import LostCommits
 from forewarn.metadata.publishing.publisher import Publisher
 from forewarn.metadata.upstream import LocalUpstream, SilentUpstream
 from forewarn.node.component import Component
@@ -386,7 +387,7 @@ class Node(Component):
         }
 
     def _went_back(self) -> str:
-        return self.host_nodes.state_problem if self.host_nodes else ""
+        return self.host_nodes.lost_commits.problem if self.host_nodes else ""
 
     async def _begin_deciding(self) -> None:
         """Continue where the last process that decided has ended, and decide from now on."""
@@ -400,7 +401,9 @@ class Node(Component):
             self.trace.begin(store, self.clock, self.writer.now, engine=engine, answered=answered)
         if config.has_nodes:
             known = 0 if sightings.copied is not None else sightings.known
-            self._start_publishing(tasks, known)
+            lost_commits = LostCommits(store, known, restored)
+            await lost_commits.begin()
+            self._start_publishing(tasks, lost_commits)
         self.apart_hosts.begin(self.writer.now().at)
         if self.trace:
             record_reach(self.trace, self.apart_hosts, self.writer.now)
@@ -429,9 +432,8 @@ class Node(Component):
             self.notifications = Notifications(self.store, self.feed, lambda: self.writer.now().at)
         await self.notifications.configure(tables, self._tasks)
 
-    def _start_publishing(self, tasks: guard.Tasks, known_commit: int) -> None:
-        """Publish changes to the nodes on hosts, which answer guests. `known_commit` is one that
-        the state has lost, or 0."""
+    def _start_publishing(self, tasks: guard.Tasks, lost_commits: LostCommits) -> None:
+        """Publish changes to the nodes on hosts, which answer guests."""
         map_large_blocks()
         publisher = self.publishing.publisher = Publisher(self.store, self.ledger)
         tasks.start(publisher.run(), "publisher")
@@ -439,7 +441,7 @@ class Node(Component):
         nodes = self.host_nodes = HostNodes(
             *(self._upstream, self.store, self.hosts, self.host_index, publisher),
             *(tasks, self.enrollments),
-            known_commit,
+            lost_commits,
         )
         nodes.strays.record = self.config.record_moves
         self._stack.callback(nodes.close)

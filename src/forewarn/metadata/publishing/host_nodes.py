@@ -26,6 +26,7 @@ from forewarn.core.registry import GroupForgotten, HostPut, HostRemoved
 from forewarn.core.time import SECOND
 from forewarn.metadata.publishing import updates
 from forewarn.metadata.publishing.calls import MAX_CALLS, Calls
+from forewarn.metadata.publishing.lost_commits import WENT_BACK, LostCommits
 from forewarn.metadata.publishing.messages import (
     MAX_GREETING,
     MAX_HIDDEN,
@@ -83,7 +84,7 @@ from forewarn.service.indexes.apart_hosts import NodeLine
 from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.platform.enrollment import Enrollments
 from forewarn.service.platform.hosts import Hosts
-from forewarn.store.port import Commit, PollSightings, Store
+from forewarn.store.port import Commit, Store
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
@@ -113,8 +114,6 @@ MAX_RECEIVED = 16 * 1024 * 1024  # bytes of a message, whatever the size of the 
 MAX_GREETINGS = 4  # lines of a host that are not served yet
 BARRED_FOR = 10.0  # seconds in which a node gets no line after it has sent what it must not send
 MAX_UNSENT = 32 * 1024 * 1024  # bytes queued for a node; if there are more, it is disconnected
-
-WENT_BACK = "the state went back: it is older than what nodes were told"
 
 T = TypeVar("T")
 
@@ -326,9 +325,8 @@ class HostNodes:
         publisher: Publisher,
         tasks: guard.Tasks,
         enrollments: Enrollments,
-        known_commit: int = 0,
+        lost_commits: LostCommits,
     ) -> None:
-        """`known_commit` is one that the state has lost; 0 if it has not."""
         self._upstream = upstream
         self.enrollments = enrollments
         self._store = store
@@ -351,8 +349,7 @@ class HostNodes:
         self._refused: dict[str, LogThrottle] = {}  # by host; as many as there are certificates
         self._last_lines: dict[str, NodeLine] = {}  # of hosts that have had one
         self._ended: dict[str, str] = {}  # by host: why its last line was ended
-        self._later: dict[str, int] = {}  # by host: a later commit that its node was told of
-        self.known_commit = known_commit  # which the state has lost; 0: it has lost none
+        self.lost_commits = lost_commits
         self._greeting: Counter[str] = Counter()  # by host: lines that are not served yet
         self._barred: dict[str, float] = {}  # by host: until when it gets no line
         self.strays = Strays(hosts.platform, host_index, tasks, self._ask_last_poll)
@@ -360,6 +357,7 @@ class HostNodes:
         self._closing = False
         publisher.place = self._placed
         publisher.absent = self.absent
+        store.on_own_commit(lambda commit, _: lost_commits.on_commit(commit))
         store.on_own_commit(self._on_commit)
         # Whoever decided before may have given a promise to any node, and have told it of machines
         # that were about to move there.
@@ -378,7 +376,7 @@ class HostNodes:
         return self._upstream.instant().at
 
     def shown(self, numbers: Iterable[int]) -> Shown:
-        return Shown(tuple(numbers), self.now(), self._store.seq)
+        return Shown(tuple(numbers), self.now(), *self.lost_commits.last)
 
     def line(self, host: str) -> NodeLine | None:
         """Return what is known of the node of a host, from its line or from the last one."""
@@ -460,7 +458,7 @@ class HostNodes:
         until = guard.boottime() + PROMISE
         if leadership := self._store.leadership:
             until = min(until, leadership.until)
-        framed = frame(Promise(until, self.now()))
+        framed = frame(Promise(until, self.now(), *self.lost_commits.last))
         for member in members:
             if _behind(member) <= RENEW_WITHIN:
                 member.promised = until
@@ -492,7 +490,7 @@ class HostNodes:
                     problem = problem or await self._problem(hello, host)
                     if not problem:
                         await self._wait_for_others(host)
-                        problem = WENT_BACK if self.known_commit else ""
+                        problem = self._went_back()
                         problem = problem or self._certificate_problem(host, certificate)
             finally:
                 _decrease(self._greeting, host)
@@ -562,47 +560,25 @@ class HostNodes:
         term = leadership.term if leadership else 0
         if leadership and guard.boottime() >= leadership.until and hello.term > term:
             return f"it has followed term {hello.term}; this is term {term}"  # which is over
-        went_back = hello.term > term or hello.commit > self._store.seq
+        went_back = await self.lost_commits.lacks(hello, term)
         refused = await self._hosts.node_joined(host)
         if isinstance(refused, Refused) and not went_back:
             return refused.message
         if host not in self._members:
             self._apart.cut_off(host, self.now())  # if it is the first time, until it has joined
         if went_back:
-            await self._note_went_back(hello, term)
+            if await self.lost_commits.note(hello, term):
+                for member in list(self._members.values()):
+                    self.cut(member, WENT_BACK)
             return (
-                f"it was told of commit {hello.commit} in term {hello.term}; this state ends with"
-                f" commit {self._store.seq} in term {term}"
+                f"it was told of commit {hello.commit} in term {hello.term}, which this state"
+                f" lacks: it ends with commit {self._store.seq} in term {term}"
             )
-        self._later.pop(host, None)
-        return WENT_BACK if self.known_commit else ""
+        self.lost_commits.has(host)
+        return self._went_back()
 
-    async def _note_went_back(self, hello: NodeHello, term: int) -> None:
-        """Note that a node was told of more than the state contains, which is then older than what
-        guests were shown. One node may have been taken over; if two agree, none is followed."""
-        self._later[hello.host] = hello.commit
-        nodes = sum(known.node for known in self._store.registry.hosts.values())
-        # A state that was made anew does not know how many there are.
-        if self.known_commit or len(self._later) < (min(2, nodes) or 2):
-            return
-        agreed = sorted(self._later.values())[-min(2, len(self._later))]
-        self.known_commit = max(agreed, self._store.seq + 1)
-        log.error(WENT_BACK, known=self.known_commit, commit=self._store.seq, term=term)
-        await self._store.save(PollSightings(seen={}, known=self.known_commit))
-        for member in list(self._members.values()):
-            self.cut(member, WENT_BACK)
-
-    @property
-    def state_problem(self) -> str:
-        """What is wrong, and what to run, if the state is older than what nodes were told."""
-        if not self.known_commit:
-            return ""
-        return (
-            f"the state went back: it ends with commit {self._store.seq}, and nodes were told of"
-            f" commit {self.known_commit}. Guests are shown what they were shown, and nothing"
-            " starts. Stop the service and run 'forewarn restored' to go on with this state, or"
-            " bring back the one that is missing"
-        )
+    def _went_back(self) -> str:
+        return WENT_BACK if self.lost_commits.known else ""
 
     def _enter(
         self, stream: MessageStream[ToControl], hello: NodeHello, certificate: bytes
@@ -611,13 +587,15 @@ class HostNodes:
             self.cut(earlier, "another connection has taken its place")
         term = self._store.leadership.term if self._store.leadership else 0
         protocol = max(set(hello.protocols) & set(NODE_PROTOCOLS))
+        commit, commit_at = self.lost_commits.last
         stream.send(
             Welcome(
                 protocol=protocol,
                 version=__version__,
                 rules=self._upstream.instant().rules,
                 term=term,
-                commit=self._store.seq,
+                commit=commit,
+                commit_at=commit_at,
                 tokens=self._upstream.issues_tokens,
             )
         )
@@ -683,7 +661,7 @@ class HostNodes:
             return  # it was cut off meanwhile
         member.joined = member.serving = True
         pending = publisher.pending(member.groups)
-        joined = Joined(tuple(set(pending.values())), self.now(), self._store.seq)
+        joined = Joined(tuple(set(pending.values())), self.now(), *self.lost_commits.last)
         self.send(member, frame(joined))
         self._promise(member)
         self._apart.joined(member.host, self.now())

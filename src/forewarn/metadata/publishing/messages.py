@@ -79,6 +79,7 @@ class NodeHello(msgspec.Struct, frozen=True, kw_only=True, tag="node"):
     # Machines that are about to move to its host, with their groups:
     arriving: Annotated[dict[Name, Name], Meta(max_length=MOST_ARRIVING)] = {}
     commit: Annotated[int, Meta(ge=0, le=MAX_COMMIT)] = 0  # the last one that it was told of
+    commit_at: Instant = 0  # when that was made; 0: not known
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag="welcome"):
@@ -87,6 +88,7 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag="welcome"):
     rules: Durations
     term: int = 0  # of this control node; 0: there is only one
     commit: int = 0  # the last one of its state; 0: not known
+    commit_at: Time = 0  # when that was made; 0: not known
     tokens: bool = False  # do machines have managed identities? Whoever does not say so answers not
 
 
@@ -152,6 +154,7 @@ class Joined(msgspec.Struct, frozen=True, tag="joined"):
     pending: tuple[int, ...]
     at: Time
     commit: int = 0  # the last one
+    commit_at: Time = 0  # when that was made; 0: not known
 
 
 class Shown(msgspec.Struct, frozen=True, tag="shown"):
@@ -160,6 +163,7 @@ class Shown(msgspec.Struct, frozen=True, tag="shown"):
     numbers: tuple[int, ...]
     at: Time
     commit: int = 0  # the last one
+    commit_at: Time = 0  # when that was made; 0: not known
 
 
 class Promise(msgspec.Struct, frozen=True, tag="promise"):
@@ -167,6 +171,8 @@ class Promise(msgspec.Struct, frozen=True, tag="promise"):
 
     until: float  # in seconds of control's clock, as in `Pong`
     at: Time  # the service's time: nodes do not read the wall clock
+    commit: int = 0  # the last one, of which guests may notice nothing
+    commit_at: Time = 0  # when that was made; 0: not known
 
 
 class Pong(msgspec.Struct, frozen=True, tag="pong"):

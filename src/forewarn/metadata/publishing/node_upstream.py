@@ -156,7 +156,8 @@ class NodeUpstream:
         self.sign_of_life = self._poll_report.sign_of_life
         self.synchronized = asyncio.Event()  # set when all groups are known
         self._term = 0  # the highest that it has followed
-        self._commit = 0  # the last one that it was told of
+        self.commit = 0  # the last one that it was told of
+        self._commit_at: Time = 0  # when that was made; 0: not known
         self._ahead: tuple[float, float] | None = None  # our clock minus control's, and when known
         self._promised = 0.0  # until when, by our clock
         self._welcome = Welcome(protocol=1, version="", rules=Durations())
@@ -330,6 +331,7 @@ class NodeUpstream:
             self.on_apart(self._is_apart)
 
     def _take_promise(self, promise: Promise, stream: MessageStream[ToNode]) -> None:
+        self._note_commit(promise)
         self._set_time(promise.at)
         if self._ahead is None:
             return
@@ -475,7 +477,8 @@ class NodeUpstream:
             serving=self.synchronized.is_set(),
             term=self._term,
             arriving=dict(islice(arriving, MOST_ARRIVING)),
-            commit=self._commit,
+            commit=self.commit,
+            commit_at=self._commit_at,
         )
 
     def _greeted(self, greeting: ToNode) -> Welcome:
@@ -485,10 +488,10 @@ class NodeUpstream:
             case Welcome(term=term, commit=commit):
                 if term < self._term:
                     raise BrokenConnection(f"it is of term {term}; this node has seen {self._term}")
-                if 0 < commit < self._commit:
+                if 0 < commit < self.commit:
                     raise BrokenConnection(
                         f"its state went back: it ends with commit {commit}, and this node was told"
-                        f" of commit {self._commit}; see 'forewarn status'"
+                        f" of commit {self.commit}; see 'forewarn status'"
                     )
                 return greeting
             case Unwelcome(reason=reason):
@@ -536,12 +539,12 @@ class NodeUpstream:
                 stream.send(Hidden(numbers))
             case Unhide(numbers=numbers):
                 self._staged.unhide(frozenset(numbers))
-            case Shown(numbers=numbers, at=at, commit=commit):
-                self._commit = max(self._commit, commit)
+            case Shown(numbers=numbers, at=at):
+                self._note_commit(message)
                 self._set_time(at)
                 await self._staged.show(frozenset(numbers))
-            case Joined(commit=commit):
-                self._commit = max(self._commit, commit)
+            case Joined():
+                self._note_commit(message)
                 await self._join(message, stream)
             case SnapshotPart(groups=groups, pending=pending):
                 self._staged.add_snapshot(groups, pending)
@@ -593,6 +596,10 @@ class NodeUpstream:
         self._joined = True
         self._note_apart()
 
+    def _note_commit(self, told: Welcome | Joined | Shown | Promise) -> None:
+        if told.commit >= self.commit:
+            self.commit, self._commit_at = told.commit, told.commit_at
+
     def _set_time(self, at: Time, *, asked: int | None = None, reset: bool = False) -> None:
         if isinstance(self._clock, FollowedClock):
             self._clock.follow(at, asked=asked, reset=reset)
@@ -643,7 +650,7 @@ class NodeUpstream:
                 self._term, self._rules = max(self._term, message.term), message.rules
                 self._welcome = message
             if isinstance(message, Welcome | Joined | Shown):
-                self._commit = max(self._commit, message.commit)
+                self._note_commit(message)
         told_at = await replay(told, self._staged)
         self._set_time(max(told_at or 0, self.now().at))
         if told_at is not None:
@@ -664,7 +671,9 @@ class NodeUpstream:
         """Return messages that lead to what is shown and staged now."""
         shown, staged = self._staged.contents()
         told: list[Told] = [
-            msgspec.structs.replace(self._welcome, term=self._term, commit=self._commit)
+            msgspec.structs.replace(
+                self._welcome, term=self._term, commit=self.commit, commit_at=self._commit_at
+            )
         ]
         if not self.synchronized.is_set():
             return told

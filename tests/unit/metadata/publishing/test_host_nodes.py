@@ -1021,6 +1021,7 @@ def test_no_promise_outlasts_the_time_in_which_all_guests_are_shown_a_change(
     monkeypatch.undo()
     control: Any = SimpleNamespace(
         _store=SimpleNamespace(leadership=None),
+        lost_commits=SimpleNamespace(last=(0, 0)),
         now=lambda: 0,
         send=lambda *_: None,
         sent_by=lambda _: 1,

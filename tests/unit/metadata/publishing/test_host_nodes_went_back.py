@@ -105,6 +105,48 @@ def test_a_state_that_went_back_is_noticed_and_nothing_starts_until_an_operator_
     play(body)
 
 
+@pytest.mark.parametrize("made_again", [0, 3], ids=["at once", "after as many commits"])
+def test_a_state_that_lost_commits_that_guests_did_not_notice_went_back(
+    tmp_path: Path, made_again: int
+) -> None:
+    control = Control(tmp_path)
+    state, copied = tmp_path / "state.db", tmp_path / "copy.db"
+
+    async def commit(node: Node, times: int) -> None:
+        for n in range(times):
+            assert not isinstance(await node.hosts.cordon("h3", "test", note=str(n)), Refused)
+
+    async def body() -> None:
+        async with host_node(control, "h1") as h1, host_node(control, "h2") as h2:
+            async with control() as node:
+                await joined(h1, h2)
+                await h1.upstream.enable("web")
+            shutil.copy(state, copied)
+            async with control() as node:
+                await joined(h1, h2)
+                await commit(node, 3)
+                last = node.store.seq
+                await until(lambda: h1.upstream.commit == h2.upstream.commit == last)
+            shutil.copy(copied, state)
+            control.cut = True
+            async with control() as node:
+                await commit(node, made_again)
+                assert (node.store.seq == last) == bool(made_again)
+                control.cut = False
+                await until(lambda: "forewarn restored" in warning(node))
+                assert not h1.upstream.connected
+            SqliteFile(state).mark_restored()
+            control.cut = True
+            async with control():
+                pass  # before the nodes can join
+            control.cut = False
+            async with control() as node:
+                await joined(h1, h2)
+                assert warning(node) == ""
+
+    play(body)
+
+
 def test_a_node_that_claims_too_much_is_refused_alone(tmp_path: Path) -> None:
     control = Control(tmp_path)
 
