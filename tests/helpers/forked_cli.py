@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import fcntl
 import functools
 import gc
 import json
@@ -24,7 +25,7 @@ import subprocess
 import sys
 import threading
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,16 +33,26 @@ FOREWARN = (sys.executable, "-m", "forewarn")
 SCRIPT = (sys.executable, "-c")
 NO_SITE = "-S"  # a program may be started with it to save time, which is saved here anyway
 UNBUFFERED = "PYTHONUNBUFFERED"  # a variable
-USUAL = {"stdin", "stdout", "stderr", "text", "env", "cwd", "pass_fds"}
+USUAL = {"stdin", "stdout", "stderr", "text", "env", "cwd", "sockets"}
 ROOM = "/" * 500  # among the words of the nursery, for those of what comes from it
 MAX_REQUEST = 128 * 1024  # bytes: the words, the environment
 NAMESPACES = ("net", "uts")  # those that a thread may have of its own; see netns.py
+MAX_SOCKETS = 8  # that one process is handed over
+MAX_FDS = 4 + MAX_SOCKETS + len(NAMESPACES)
 
 
 class Forked(subprocess.Popen[Any]):
-    """`subprocess.Popen`, for words that begin with FOREWARN or SCRIPT, or are a program's."""
+    """`subprocess.Popen`, for words that begin with FOREWARN or SCRIPT, or are a program's.
+
+    `sockets` are handed over as a service manager does: file descriptors with their names."""
 
     _ended: int  # a pipe that says how it ended
+
+    def __init__(
+        self, words: Sequence[str | Path], *, sockets: Mapping[int, str] | None = None, **more: Any
+    ) -> None:
+        self._sockets = sockets or {}
+        super().__init__(words, **more)
 
     def _execute_child(
         self,
@@ -73,6 +84,7 @@ class Forked(subprocess.Popen[Any]):
             "env": dict(os.environ if env is None else env),
             "cwd": str(cwd or Path.cwd()),
             "new_session": new_session,
+            "sockets": list(self._sockets.values()),
         }
         given = [p2cread, c2pwrite, errwrite]
         streams = [own if fd == -1 else fd for own, fd in enumerate(given)]
@@ -82,7 +94,8 @@ class Forked(subprocess.Popen[Any]):
             for home in _namespaces():
                 streams.append(os.open(home, os.O_RDONLY))
                 closing.callback(os.close, streams[-1])
-            self.pid = nursery().child(request, [*streams[:3], told, *streams[3:]])
+            fds = [*streams[:3], told, *self._sockets, *streams[3:]]
+            self.pid = nursery().child(request, fds)
         self._child_created = True
         self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)  # type: ignore[attr-defined]
 
@@ -139,7 +152,7 @@ def _elsewhere(namespace: str) -> bool:
 
 def start(words: Sequence[str], **more: Any) -> subprocess.Popen[Any]:
     """A process, forked if nothing about it is unusual."""
-    forked = tuple(words[:3]) == FOREWARN and more.keys() <= USUAL and not more.get("pass_fds")
+    forked = tuple(words[:3]) == FOREWARN and more.keys() <= USUAL
     return (Forked if forked else subprocess.Popen)(words, **more)
 
 
@@ -219,7 +232,7 @@ def _keep(line: socket.socket) -> NoReturn:
                     os.read(wakes, 4_096)
                     _reap(ends)
                     continue
-                packed, fds, _, _ = socket.recv_fds(line, MAX_REQUEST, 4 + len(NAMESPACES))
+                packed, fds, _, _ = socket.recv_fds(line, MAX_REQUEST, MAX_FDS)
                 if not packed:
                     os._exit(0)
                 child = os.fork()
@@ -247,15 +260,25 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    names = request.get("sockets", [])
+    streams, sockets, namespaces = fds[:3], fds[4 : 4 + len(names)], fds[4 + len(names) :]
     libc = ctypes.CDLL(None, use_errno=True)  # os.setns came with Python 3.12
-    for namespace in fds[4:]:
+    for namespace in namespaces:
         if libc.setns(namespace, 0):
             os._exit(ctypes.get_errno())
-    for own, fd in enumerate(fds[:3]):
+    kept = [fcntl.fcntl(fd, fcntl.F_DUPFD, MAX_FDS) for fd in [*streams, *sockets]]
+    for own, fd in enumerate(kept):
         os.dup2(fd, own)
-    os.closerange(3, max(int(fd.name) for fd in Path("/proc/self/fd").iterdir()) + 1)
+    os.closerange(len(kept), max(int(fd.name) for fd in Path("/proc/self/fd").iterdir()) + 1)
     os.environ.clear()
     os.environ.update(request["env"])
+    if names:
+        said = {
+            "LISTEN_PID": os.getpid(),
+            "LISTEN_FDS": len(names),
+            "LISTEN_FDNAMES": ":".join(names),
+        }
+        os.environ.update({name: str(value) for name, value in said.items()})
     os.chdir(request["cwd"])
     unbuffered = bool(os.environ.get(UNBUFFERED))
     sys.stdout.reconfigure(line_buffering=os.isatty(1), write_through=unbuffered)  # type: ignore[union-attr]

@@ -9,14 +9,13 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from helpers.forked_cli import FOREWARN, Forked, start
-from helpers.polled_service import MANAGER, PolledService, listening
+from helpers.forked_cli import FOREWARN, Forked
+from helpers.polled_service import PolledService, listening
 from helpers.process import Running
 from helpers.waiting import until
 
@@ -64,8 +63,7 @@ class Beside(PolledService):
         if self.for_node is None:
             self.start()
         else:
-            fd = self.for_node.fileno()
-            self.start(sys.executable, "-c", MANAGER, str(fd), "nodes", fds=[fd])
+            self.start(sockets={self.for_node.fileno(): "nodes"})
         self.wait_until_ready()
 
     def start_node(self) -> None:
@@ -74,15 +72,14 @@ class Beside(PolledService):
 
     def popen(self, *words: str) -> Running:
         """Start a node that is handed the guests' socket over."""
-        fd = self.guests.fileno()
-        argv = [sys.executable, "-c", MANAGER, str(fd), "metadata", *FOREWARN, *words]
-        return self.started(argv, fd)
+        return self.started([*FOREWARN, *words], {self.guests.fileno(): "metadata"})
 
-    def started(self, argv: Sequence[str], *fds: int) -> Running:
+    def started(self, argv: Sequence[str], sockets: Mapping[int, str] | None = None) -> Running:
         environment = {**os.environ, "XDG_RUNTIME_DIR": str(self.directory)}
         pipe = subprocess.PIPE
-        how = start if fds else Forked
-        process = how(argv, stdout=pipe, stderr=pipe, text=True, pass_fds=fds, env=environment)
+        process = Forked(
+            argv, sockets=sockets, stdout=pipe, stderr=pipe, text=True, env=environment
+        )
         return Running(process, argv)
 
     def end(self, running: Running | None, number: signal.Signals) -> None:

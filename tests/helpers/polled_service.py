@@ -16,7 +16,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,15 +74,19 @@ class PolledService:
         lines = [f"{key} = {json.dumps(value)}" for key, value in said.items()]
         self.config.write_text("\n".join(lines) + "\n")
 
-    def start(self, *before: str, fds: Sequence[int] = (), **environment: str) -> Running:
+    def start(
+        self, *before: str, sockets: Mapping[int, str] | None = None, **environment: str
+    ) -> Running:
+        """Start the service, with open sockets and their names if it is to be handed some over."""
         argv = [*before, sys.executable, "-m", "forewarn", "serve", "--config", str(self.config)]
+        more = {"sockets": sockets} if sockets else {}
         process = start(
             argv,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            pass_fds=fds,
             env={**os.environ, "XDG_RUNTIME_DIR": str(self.directory), **environment},
+            **more,
         )
         self.running = Running(process, argv)
         return self.running
@@ -225,17 +229,3 @@ class Pollers:
 def listening() -> socket.socket:
     """Return a socket that somebody else than the service has opened."""
     return socket.create_server(("127.0.0.1", 0), backlog=512)
-
-
-# Stands where the service manager stands: gives the descriptors their numbers and names.
-MANAGER = """
-import os, sys
-fds = [int(fd) for fd in sys.argv[1].split(",")]
-high = [os.dup2(fd, 500 + n) for n, fd in enumerate(fds)]
-for n, fd in enumerate(high):
-    os.dup2(fd, 3 + n)
-    os.close(fd)
-os.environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": str(len(fds))}
-os.environ["LISTEN_FDNAMES"] = sys.argv[2]
-os.execv(sys.argv[3], sys.argv[3:])
-"""

@@ -7,7 +7,6 @@ import contextlib
 import json
 import socket
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,6 @@ import pytest
 
 from helpers.forked_cli import start
 from helpers.polled_service import (
-    MANAGER,
     METADATA,
     TARGET,
     PolledService,
@@ -74,9 +72,8 @@ class HandedOver(PolledService):
         return f"127.0.0.1:{self.guests[index].getsockname()[1]}"
 
     def start_handed_over(self, *, but: int = 0) -> None:
-        fds = [s.fileno() for s in self.guests[: len(self.guests) - but]]
-        names = ":".join(["metadata"] * len(fds))
-        self.start(sys.executable, "-c", MANAGER, ",".join(map(str, fds)), names, fds=fds)
+        handed_over = self.guests[: len(self.guests) - but]
+        self.start(sockets={listener.fileno(): "metadata" for listener in handed_over})
         self.wait_until_ready()
 
     def close(self) -> None:

@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import socket
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,6 @@ import pytest
 
 from helpers.polled_service import LAST_POLL as POLL
 from helpers.polled_service import (
-    MANAGER,
     NEVER_LONGER,
     PolledService,
     Pollers,
@@ -36,9 +34,7 @@ class Managed(PolledService):
         self.guests, self.operators = listening(), listening()
 
     def start_managed(self) -> None:
-        fds = [self.guests.fileno(), self.operators.fileno()]
-        said = ",".join(map(str, fds))
-        self.start(sys.executable, "-c", MANAGER, said, "metadata:control", fds=fds)
+        self.start(sockets={self.guests.fileno(): "metadata", self.operators.fileno(): "control"})
         self.wait_until_ready()
 
     def restart(self) -> None:
@@ -104,10 +100,8 @@ def test_operators_wait_while_the_service_is_restarted(tmp_path: Path) -> None:
 def test_several_sockets_for_one_address_are_refused(tmp_path: Path) -> None:
     service = PolledService(tmp_path)
     with listening() as listener, listener.dup() as another:
-        fds = [listener.fileno(), another.fileno()]
-        said = ",".join(map(str, fds))
-        names = "metadata:metadata"
-        assert service.start(sys.executable, "-c", MANAGER, said, names, fds=fds).wait(30) == 1
+        sockets = {listener.fileno(): "metadata", another.fileno(): "metadata"}
+        assert service.start(sockets=sockets).wait() == 1
     assert "2 sockets called 'metadata' were handed over" in service.said_so_far()
 
 
@@ -130,9 +124,7 @@ def test_a_service_that_stops_answers_whoever_waits_at_its_own_sockets(tmp_path:
 def test_a_handed_over_address_must_be_as_confined_as_one_of_our_own(tmp_path: Path) -> None:
     service = PolledService(tmp_path)
     with socket.create_server(("0.0.0.0", 0)) as made:
-        fds = [made.fileno()]
-        argv = (sys.executable, "-c", MANAGER, str(fds[0]), "metadata")
-        assert service.start(*argv, fds=fds).wait(30) == 1
+        assert service.start(sockets={made.fileno(): "metadata"}).wait() == 1
     assert "allow_other_addresses" in service.said_so_far()
 
 
