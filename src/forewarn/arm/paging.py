@@ -13,7 +13,7 @@ from forewarn.arm.options import SKIP, TOP, invalid, top
 from forewarn.arm.request import Answer, Request
 
 PAGE = 500  # items
-SEPARATOR = "~"  # not allowed in names
+SEPARATOR = "~"  # before each part of a key; not allowed in names
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ def page_of_parts(
             found += heapq.nsmallest(size + 1 - len(found), later, key=key)
     body: dict[str, Any] = {"value": [view(item) for item in found[:size]]}
     if len(found) > size and size != most:
-        query = {**request.parameters, SKIP: SEPARATOR.join(key(found[size - 1]))}
+        query = {**request.parameters, SKIP: SEPARATOR.join(("", *key(found[size - 1])))}
         if most is not None:
             query[TOP] = str(most - size)
         body["nextLink"] = f"{request.url}?{urlencode(query)}"
@@ -58,6 +58,6 @@ def _after(request: Request) -> tuple[str, ...] | None:
     text = request.parameters.get(SKIP)
     if text is None:
         return None
-    if not text:
+    if not text.startswith(SEPARATOR):
         raise invalid(SKIP, "it must be that of a nextLink")
-    return tuple(text.split(SEPARATOR))
+    return tuple(text.split(SEPARATOR)[1:])

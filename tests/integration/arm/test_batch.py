@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from forewarn.arm.routes import batch
 from forewarn.core.access import Role
 from forewarn.testing import Service
 from helpers.arm import COMPUTE, HOST, Arm, code
@@ -89,3 +90,14 @@ def test_a_batch_shows_a_caller_what_it_sees_and_no_more(service: Service) -> No
     scale_set = f"{COMPUTE}/virtualMachineScaleSets/web"
     urls = [f"{path}?{VERSION}" for path in (scale_set, JUMPBOX, windows)]
     assert statuses(web, *urls) == [200, 404, 403]
+
+
+def test_the_answers_to_a_batch_are_limited_together(
+    arm: Arm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"{JUMPBOX}?{VERSION}"
+    size = len(arm.call("GET", url).body)
+    monkeypatch.setattr(batch, "MAX_BYTES", 3 * size)
+    assert statuses(arm, *[url] * 3) == [200] * 3
+    answer = arm.call("POST", "/batch", {"requests": [get(url)] * 4})
+    assert code(answer) == (400, "ResponsePayloadTooLarge")

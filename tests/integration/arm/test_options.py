@@ -118,6 +118,7 @@ def test_az_selects_the_instance_views_of_a_scale_set(arm: Arm) -> None:
         "$top=many",
         "$top=",
         "$skiptoken=",
+        "$skiptoken=500",
         "$orderby=name",
         "$select=name",
         "$top=1&$top=2",

@@ -102,7 +102,17 @@ def test_any_other_query_is_refused(arm: Arm, text: str | None) -> None:
     assert code(arm.call("POST", QUERIES, {"query": text})) == (400, "BadRequest")
 
 
-@pytest.mark.parametrize("body", [{"options": {"$top": "all"}}, {"managementGroups": ["all"]}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"options": {"$top": "all"}},
+        {"options": {"$top": 0}},
+        {"options": []},
+        {"managementGroups": ["all"]},
+        {"subscriptions": SUBSCRIPTION},
+        {"facets": [{"expression": "location"}]},
+    ],
+)
 def test_other_options_are_refused(arm: Arm, body: dict[str, Any]) -> None:
     assert code(arm.call("POST", QUERIES, {"query": MACHINES, **body})) == (400, "BadRequest")
 

@@ -6,12 +6,15 @@ import uuid
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
+
 from forewarn.arm.errors import ArmError
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import route
 from forewarn.service.access.secret import hidden
 
 MAX_REQUESTS = 100  # in one
+MAX_BYTES = 16 * 1024 * 1024  # of all answers in one, a hundred times of what Ansible asks for
 INVALID = "InvalidParameter"
 
 
@@ -27,15 +30,24 @@ async def answer_batch(request: Request) -> Answer:
             400, INVALID, f"A batch has at most {MAX_REQUESTS} requests, and this one has more."
         )
     targets = [_target(request, each) for each in requests]
-    responses = []
+    responses, size = [], 0
     for each, (path, query) in zip(requests, targets, strict=True):
         answer = await request.read(path, query)
+        content = msgspec.json.encode(answer.body)
+        size += len(content)
+        if size > MAX_BYTES:
+            raise ArmError(
+                400,
+                "ResponsePayloadTooLarge",
+                f"The answers to this batch have more than {MAX_BYTES:,} bytes. Send fewer requests"
+                " in one batch, or ask for shorter pages with $top.",
+            )
         responses.append(
             {
                 "name": each.get("name") or str(uuid.uuid4()),
                 "httpStatusCode": answer.status,
                 "headers": answer.headers,
-                "content": answer.body,
+                "content": msgspec.Raw(content),
             }
         )
     return Answer(body={"responses": responses})

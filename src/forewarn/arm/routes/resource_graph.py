@@ -44,19 +44,25 @@ _COUNTED = ("take", "limit", "sample")
 @route("POST", "/providers/Microsoft.ResourceGraph/resources")
 async def query_resources(request: Request) -> Answer:
     body = request.body()
-    options = body.get("options") or {}
+    options = {} if body.get("options") is None else body["options"]
     text, subscriptions = body.get("query"), body.get("subscriptions")
-    if not isinstance(text, str) or not isinstance(options, dict) or body.get("managementGroups"):
+    if not isinstance(text, str) or body.get("managementGroups"):
         raise _invalid("expected a query of subscriptions, not of management groups")
+    if not isinstance(options, dict) or not isinstance(subscriptions, list | None):
+        raise _invalid("expected options that are an object, and subscriptions that are a list")
+    if body.get("facets"):
+        raise _invalid("facets are not offered")
     steps = _steps(text)
     size = min(_number(options.get("$top"), MAX_ROWS), MAX_ROWS)
     start = _number(options.get("$skipToken"), _number(options.get("$skip"), 0))
-    wanted = subscriptions if isinstance(subscriptions, list) else None
-    inventory, names = i.Inventory(request.call), [str(each).lower() for each in wanted or ()]
+    if not size:
+        raise _invalid("$top must be at least 1")
+    inventory = i.Inventory(request.call)
+    names = [str(each).lower() for each in subscriptions or ()]
     found = [
         (subscription, resources_at(inventory, {"subscription": subscription}))
         for subscription in inventory.subscriptions()
-        if wanted is None or subscription.lower() in names
+        if subscriptions is None or subscription.lower() in names
     ]
     rows = await asyncio.to_thread(lambda: _run(_rows(found), steps))
     shown = rows[start : start + size]
