@@ -56,6 +56,7 @@ class MachineTokens:
     def __init__(self, secret: bytes, machine_index: MachineIndex) -> None:
         self._key = hmac.digest(secret, _DERIVED, hashlib.sha256)
         self._machine_index = machine_index
+        self._jwt: Any = import_module("jwt")  # now: polls would have to wait for the first token
 
     def issue(self, machine: str, resource: str) -> MachineToken | None:
         """Return a token of a machine for a resource; None if there is no such machine."""
@@ -74,13 +75,13 @@ class MachineTokens:
             "nbf": now - LEEWAY,
             "exp": now + ACCESS_LIFE,
         }
-        text = import_module("jwt").encode(claims, self._key, ALGORITHM)
+        text = self._jwt.encode(claims, self._key, ALGORITHM)
         return MachineToken(text, subject, now - LEEWAY, now + ACCESS_LIFE)
 
     def find(self, text: str, audiences: Sequence[str]) -> MachineCaller | None:
         """Return whom a token stands for that was issued for one of these resources; None if it is
         not one of ours. Raises AccessTokenExpired or MachineTokenInvalid."""
-        jwt: Any = import_module("jwt")
+        jwt = self._jwt
         try:
             claims = jwt.decode(
                 text,
