@@ -23,15 +23,12 @@ from forewarn.support.text import SECOND, Duration, either_of, parse_duration
 
 MAX_TABLES = 64  # each follows the feed
 MODES = ("structured", "binary")  # of CloudEvents
-SECURITIES = ("starttls", "tls", "none")  # of SMTP
-TARGETS = ("webhook", "cloudevents", "mail", "apprise")
-FILES = ("url_file", "secret_file", "authorization_file", "password_file", "urls_file", "ca")
+TARGETS = ("webhook", "cloudevents", "apprise")
+FILES = ("url_file", "secret_file", "authorization_file", "urls_file", "ca")
 LEAST_TIMEOUT = SECOND
 MAX_TIMEOUT = 300 * SECOND
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,78}[A-Za-z0-9_])?", re.ASCII)
-_MAILBOX = re.compile(r"[^@\s<>]+@[^@\s<>]+")
-_SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", re.ASCII)
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,40 +83,6 @@ class CloudEvents(Http, frozen=True, kw_only=True, forbid_unknown_fields=True):
             yield "source", "must be a URI, for example https://forewarn.example.org"
 
 
-class Mail(Target, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"from_": "from"}):
-    for_people: ClassVar[bool] = True
-
-    server: str  # HOST:PORT
-    security: Literal["starttls", "tls", "none"] = "starttls"
-    from_: str
-    to: list[str]
-    username: str = ""
-    password_file: str = ""
-    ca: str = ""  # CA bundle (PEM) used to verify the server's certificate
-    timeout: str = "30s"
-
-    def problems(self) -> Iterator[tuple[str, str]]:
-        yield from super().problems()
-        server = _SERVER.fullmatch(self.server)
-        if server is None or not 0 < int(server[2]) < 65_536:
-            yield "server", "must be HOST:PORT, for example smtp.example.org:587"
-        for key, addresses in (("from", [self.from_]), ("to", self.to)):
-            for address in addresses:
-                if not _MAILBOX.fullmatch(address) or not address.isprintable():
-                    yield key, f"'{address[:80]}' is not an address such as ops@example.org"
-        if not self.to:
-            yield "to", "is empty; name at least one address"
-        if bool(self.username) is not bool(self.password_file):
-            yield "username", "username and password_file belong together; set both, or neither"
-        elif self.username and self.security == "none":
-            yield "security", 'the password would be sent in the clear; use "starttls" or "tls"'
-
-    @property
-    def address(self) -> tuple[str, int]:
-        host, _, port = self.server.rpartition(":")
-        return host.strip("[]"), int(port)
-
-
 class Apprise(Target, frozen=True, kw_only=True, forbid_unknown_fields=True):
     for_people: ClassVar[bool] = True
 
@@ -141,7 +104,6 @@ class Notify(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     at_most_every: str | None = None  # for people: time between two messages; None: "1m"
     webhook: Webhook | None = None
     cloudevents: CloudEvents | None = None
-    mail: Mail | None = None
     apprise: Apprise | None = None
 
     @property
@@ -206,7 +168,7 @@ class Notify(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             else:
                 yield (
                     "at_most_every",
-                    f"is only for mail and apprise; {targets[0]} sends every change separately",
+                    f"is only for apprise; {targets[0]} sends every change separately",
                 )
 
     def _filter_problems(self) -> Iterator[tuple[str, str]]:

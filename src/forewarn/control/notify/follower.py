@@ -223,7 +223,7 @@ class Follower:
             while True:
                 try:
                     async with asyncio.timeout(timeout / SECOND):
-                        warning = await send(self._sender, message)
+                        await send(self._sender, message)
                 except TimeoutError:
                     where = self._sender.where
                     failure = DeliveryFailed(f"{where}: no answer within {in_words(timeout)}")
@@ -232,7 +232,7 @@ class Follower:
                 except Exception as error:  # of a library: its text may contain a secret
                     failure = DeliveryFailed(f"{self._sender.where}: {type(error).__name__}")
                 else:
-                    self._succeeded(warning)
+                    self._succeeded()
                     return True
                 failures += 1
                 pause = _pause_after(failures, failure)
@@ -243,18 +243,12 @@ class Follower:
         finally:
             self.sending_since = None
 
-    def _succeeded(self, warning: str) -> None:
+    def _succeeded(self) -> None:
         self.counts.messages += 1
         self.refused = False
         if self._log.reset():
             log.info("notifications are delivered again", notify=self.table.name)
-        self.error = warning
-        if warning:
-            log.warning(
-                "a notification was not delivered to everybody",
-                notify=self.table.name,
-                why=warning,
-            )
+        self.error = ""
 
     def _failed(self, failure: DeliveryFailed, pause: float) -> None:
         self.counts.failures += 1

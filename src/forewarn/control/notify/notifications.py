@@ -116,7 +116,7 @@ class Notifications:
         error = ""
         try:
             async with asyncio.timeout(timeout / SECOND):
-                error = await send(sender, message)
+                await send(sender, message)
         except TimeoutError:
             error = f"{sender.where}: no answer within {in_words(timeout)}"
         except DeliveryFailed as failure:

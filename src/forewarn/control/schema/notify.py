@@ -13,7 +13,7 @@ class NotifyState(msgspec.Struct, kw_only=True):
     """A [[notify]] table of the settings, and how far its notifications have been delivered."""
 
     name: Annotated[str, doc("Name of the table.")]
-    target: Annotated[str, doc("Kind of its target: `webhook`, `cloudevents`, `mail`, `apprise`.")]
+    target: Annotated[str, doc("Kind of its target: `webhook`, `cloudevents`, `apprise`.")]
     where: Annotated[str, doc("Where its messages are sent, without secrets.")]
     state: Annotated[
         str,

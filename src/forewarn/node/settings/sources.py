@@ -15,7 +15,7 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from forewarn.control.notify.config import FILES, MODES, SECURITIES, Notify
+from forewarn.control.notify.config import FILES, MODES, Notify
 from forewarn.core.access import Role
 from forewarn.drivers import registry
 from forewarn.node.settings.driver_tables import (
@@ -53,7 +53,6 @@ _TOP: dict[str, Any] = {
 _GATE: Any = list[str]
 _CHOICES = {  # allowed values, by key
     "mode": MODES,
-    "security": SECURITIES,
     "role": tuple(role.value for role in Role),
 }
 

@@ -96,7 +96,7 @@ def configure(
         root.removeHandler(handler)
     root.addHandler(_LibraryHandler())
     root.setLevel(logging.DEBUG if number <= logging.DEBUG else logging.WARNING)
-    quiet = ("asyncio", "httpcore", "httpx", "urllib3", "sqlalchemy", "aiosmtplib")
+    quiet = ("asyncio", "httpcore", "httpx", "urllib3", "sqlalchemy")
     for name in ("uvicorn.error", "uvicorn.access", *quiet):
         logging.getLogger(name).setLevel(logging.ERROR if "uvicorn" in name else logging.WARNING)
 

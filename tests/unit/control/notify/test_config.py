@@ -50,38 +50,17 @@ def test_a_table_that_cannot_be_used_is_refused(
     assert found[0][1].startswith(says)
 
 
-@pytest.mark.parametrize(
-    ("fields", "key", "says"),
-    [
-        ({"server": "smtp"}, "mail.server", "must be HOST:PORT"),
-        ({"to": []}, "mail.to", "is empty"),
-        ({"to": ["ops"]}, "mail.to", "'ops' "),
-        ({"from": "a@b\r\nBcc: c@d"}, "mail.from", "'a@b\r\nBcc: c@d' "),
-        ({"username": "a"}, "mail.username", "username and password_file"),
-        (
-            {"username": "a", "password_file": "b", "security": "none"},
-            "mail.security",
-            "the password",
-        ),
-    ],
-)
-def test_mail_that_cannot_be_sent_is_refused(fields: dict[str, Any], key: str, says: str) -> None:
-    mail = {"server": "smtp.example.org:587", "from": "a@example.org", "to": ["b@example.org"]}
-    found = list(table(mail=mail | fields).problems())
-    assert [(found_key, text[: len(says)]) for found_key, text in found] == [(key, says)]
-
-
 def test_problems_have_lines_and_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     path = tmp_path / "forewarn.toml"
     path.write_text(
-        '[[notify]]\nname = "a"\n[[notify]]\nname = "a"\nmail = { to = "x" }\n'
+        '[[notify]]\nname = "a"\n[[notify]]\nname = "a"\napprise = { urls_file = 1 }\n'
         '[[notify]]\nname = "c"\ncloudevents = { mode = "binry", url = "https://example.org" }\n'
         '[[notify]]\nname = "a"\nwebhook = { url = "ftp://s3cr3t" }\n'
     )
     with pytest.raises(SettingsError) as caught:
         load(path, {})
     places = [
-        ":3: notify[1].mail.to: ",
+        ":3: notify[1].apprise.urls_file: ",
         ":6: notify[2].cloudevents.mode: ",
         ":1: notify 'a': needs exactly one ",
         ":9: notify 'a': webhook.url: ",
@@ -121,5 +100,5 @@ def test_files_are_checked_without_showing_what_is_in_them(tmp_path: Path) -> No
 
 
 def test_a_shown_table_has_no_secrets() -> None:
-    shown = without_secrets({"name": "a", "label": "", "cloudevents": CLOUDEVENTS, "mail": None})
+    shown = without_secrets({"name": "a", "label": "", "cloudevents": CLOUDEVENTS, "apprise": None})
     assert shown == {"name": "a", "cloudevents": {"url": "https://example.org/***"}}

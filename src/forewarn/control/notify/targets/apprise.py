@@ -44,7 +44,7 @@ class AppriseSender(Sender):
             return
         yield from (problem for problem in problems if problem)
 
-    async def send(self, message: Message) -> str:
+    async def send(self, message: Message) -> None:
         if message.id != self._message:
             self._message, self._sent = message.id, set()
         title, body = text.subject(message, self._zone), text.body(message, self._zone)
@@ -65,7 +65,6 @@ class AppriseSender(Sender):
             raise DeliveryFailed(
                 f"not sent to {listing(failed)}: it is invalid, unreachable or refuses the message"
             )
-        return ""
 
     def _urls(self) -> list[str]:
         path = self._options.urls_file

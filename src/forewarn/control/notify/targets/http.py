@@ -73,7 +73,7 @@ class HttpSender(Sender):
             context = ssl_context(self._options.ca)
             self._client = httpx.AsyncClient(verify=context, timeout=None)  # the caller has one
 
-    async def send(self, message: Message) -> str:
+    async def send(self, message: Message) -> None:
         import httpx
 
         url = self._url()
@@ -100,7 +100,6 @@ class HttpSender(Sender):
                 gone=status == 410,
                 wait=_seconds(retry_after),
             )
-        return ""
 
     async def close(self) -> None:
         if self._client is not None:

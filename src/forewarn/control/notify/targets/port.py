@@ -40,17 +40,17 @@ class Sender(ABC):
         a thread before each message; raises DeliveryFailed."""
 
     @abstractmethod
-    async def send(self, message: Message) -> str:
-        """Send a message. Returns a warning, or ""; raises DeliveryFailed."""
+    async def send(self, message: Message) -> None:
+        """Send a message; raises DeliveryFailed."""
 
     async def close(self) -> None:  # noqa: B027 - most have nothing to release
         """Release what the sender has opened."""
 
 
-async def send(sender: Sender, message: Message) -> str:
+async def send(sender: Sender, message: Message) -> None:
     """Prepare a sender in a thread, and send a message."""
     await asyncio.to_thread(sender.prepare)
-    return await sender.send(message)
+    await sender.send(message)
 
 
 def secret(path: str, what: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forewarn.control.notify.config import Apprise, Http, Mail, Notify
+from forewarn.control.notify.config import Apprise, Http, Notify
 from forewarn.control.notify.targets.port import Sender
 
 
@@ -12,10 +12,6 @@ def sender_for(table: Notify) -> Sender:
             from forewarn.control.notify.targets.http import HttpSender
 
             return HttpSender(http, table.zone)
-        case Mail() as mail:
-            from forewarn.control.notify.targets.mail import MailSender
-
-            return MailSender(mail, table.zone)
         case Apprise() as apprise:
             from forewarn.control.notify.targets.apprise import AppriseSender
 
