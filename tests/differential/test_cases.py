@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,7 +72,12 @@ def test_every_case_whoever_asks(pair: Pair, machine: str) -> None:
 
 
 def test_every_case_before_and_after_good_polls_and_in_other_pieces(pair: Pair) -> None:
-    pair.agree_on(varied for case in CASES.values() for varied in variants(case))
+    """Every other way for a case, and the others for the next one."""
+    pair.agree_on(
+        varied
+        for number, case in enumerate(CASES.values())
+        for varied in itertools.islice(variants(case), number % 2, None, 2)
+    )
 
 
 def test_every_short_case_in_single_bytes(pair: Pair) -> None:

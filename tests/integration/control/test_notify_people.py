@@ -19,7 +19,7 @@ from helpers.notifying_service import received, secret_file, table, world
 from helpers.waiting import until_async
 
 SECRET = "s3cr3t"
-FAILS = (500, {})
+FAILS: tuple[int, dict[str, str]] = (500, {})
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr'")  # of a plugin of Apprise
 
