@@ -239,6 +239,15 @@ class SuspectMove(msgspec.Struct, frozen=True, kw_only=True):
     by: str
 
 
+class AnswerOn(msgspec.Struct, frozen=True, kw_only=True):
+    """Record that a machine is answered on its former host: the node of the one that it has moved
+    to was cut off before it could be shown there."""
+
+    machine: str
+    former: str
+    host: str
+
+
 class Restore(msgspec.Struct, frozen=True, kw_only=True):
     """Bring back a machine that was evicted or deleted."""
 
@@ -268,5 +277,6 @@ Command: TypeAlias = (
     | Abandon
     | RecordMove
     | SuspectMove
+    | AnswerOn
     | Restore
 )

@@ -105,8 +105,9 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # the machine has polled the node there.
     disputed: str = ""
     disputed_by_poll: bool = False
-    # The host that it was on before, if the node of the present one was cut off when it moved: the
-    # node there answers it until that of the present one has joined.
+    # The host that it was on before, if the node of the present one was cut off when it moved, or
+    # before it could be shown there: the node there answers it until that of the present one has
+    # joined.
     answered_on: str = ""
     spot: bool = False
     computer_name: str = ""

@@ -511,5 +511,8 @@ def _machine_change(before: Machine | None, after: Machine) -> tuple[RecordKind,
         evidence = "it polls on" if after.disputed_by_poll else "a fleet file says"
         note = f"on {after.host}, but {evidence} {after.disputed}"
         return RecordKind.MACHINE_CHANGED, note
+    if after.answered_on and after.answered_on != before.answered_on:
+        note = f"answered on {after.answered_on}: the node of {after.host} is cut off"
+        return RecordKind.MACHINE_CHANGED, note
     names = [n for n in Machine.__struct_fields__ if getattr(before, n) != getattr(after, n)]
     return RecordKind.MACHINE_CHANGED, ", ".join(names)

@@ -40,6 +40,7 @@ from forewarn.core.deciding.joint import (
 )
 from forewarn.core.deciding.reach import (
     ApartMachines,
+    answer_on,
     reach_holds,
     unheard,
     with_departures,
@@ -227,6 +228,8 @@ def _decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
             return record_move(group, command, now)
         case c.SuspectMove():
             return suspect_move(group, command)
+        case c.AnswerOn():
+            return answer_on(group, command)
         case c.Restore():
             return _restore(group, command)
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import msgspec
 
-from forewarn.core.changes import Change, MachinePut
+from forewarn.core.changes import Change, Changes, MachinePut
+from forewarn.core.commands import AnswerOn
 from forewarn.core.deciding.holds import Hold, HoldKind
 from forewarn.core.events import Event
 from forewarn.core.fleet import Machine, reached_by
@@ -156,6 +157,15 @@ def with_departures(now: Now, before: Group, after: Group) -> Now:
     if not left:
         return now
     return msgspec.structs.replace(now, left_apart={**now.left_apart, **left})
+
+
+def answer_on(group: Group, command: AnswerOn) -> Changes:
+    """Have a machine answered on its former host, unless it has moved on since."""
+    machine = group.machine(command.machine)
+    if machine is None or machine.host != command.host:
+        return Changes()
+    after = msgspec.structs.replace(machine, answered_on=command.former)
+    return Changes() if after == machine else Changes((MachinePut(after),))
 
 
 def with_former_hosts(group: Group, items: tuple[Change, ...], now: Now) -> tuple[Change, ...]:

@@ -16,7 +16,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -84,7 +84,7 @@ from forewarn.service.indexes.apart_hosts import NodeLine
 from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.platform.enrollment import Enrollments
 from forewarn.service.platform.hosts import Hosts
-from forewarn.store.port import Commit, Store
+from forewarn.store.port import Commit, Store, StoreFailed
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
@@ -113,6 +113,9 @@ BURST = 8  # seconds' worth that it may send at once, after a line was blocked
 MAX_RECEIVED = 16 * 1024 * 1024  # bytes of a message, whatever the size of the host
 MAX_GREETINGS = 4  # lines of a host that are not served yet
 BARRED_FOR = 10.0  # seconds in which a node gets no line after it has sent what it must not send
+# Seconds after a move in which the former host answers the machine if the new one is cut off: that
+# may not have shown it yet, and nobody is harmed if it has.
+JUST_MOVED = 30.0
 MAX_UNSENT = 32 * 1024 * 1024  # bytes queued for a node; if there are more, it is disconnected
 
 T = TypeVar("T")
@@ -125,6 +128,15 @@ class _Promised(msgspec.Struct, frozen=True):
 
     until: float = 0.0
     groups: frozenset[str] = frozenset()
+
+
+class _Move(NamedTuple):
+    """A machine that was moved a moment ago."""
+
+    group: str
+    former: str
+    host: str
+    at: float
 
 
 class _HostsByGroup:
@@ -339,6 +351,8 @@ class HostNodes:
         self._members: dict[str, NodeMember] = {}
         self._absent = _Absent()
         self._placed_machines = updates.PlacedMachines()
+        self._just_moved: dict[str, _Move] = {}  # by machine
+        self._recording: set[str] = set()  # machines of which it is being recorded who answers
         self._with_moves: dict[str, None] = {}  # groups with machines that are being moved
         # By host: machines that move there, or are answered there because the node of the host that
         # they have moved to is cut off, each with its group.
@@ -451,6 +465,7 @@ class HostNodes:
                     due.append(member)
             self._promise(*due)
             self._absent.remove_before(now)
+            self._watch_just_moved(now)
             self.strays.check()
 
     def _promise(self, *members: NodeMember) -> None:
@@ -634,6 +649,7 @@ class HostNodes:
                 self._absent.add(member.host, _Promised(member.promised, shows))
             self._apart.cut_off(member.host, self.now())
             self._caught_up(member)
+            self._answer_just_moved(member.host)
             self._publisher.leave(member)
 
     async def _bring_up(self, member: NodeMember) -> None:
@@ -791,22 +807,27 @@ class HostNodes:
     async def _find(self, member: NodeMember, address: str) -> bool:
         """Tell a node of the machine that is about to move to its host and has this address.
         Returns whether there is one."""
-        here = self._host_index.machines_on(member.host)
+        groups = {
+            *self._host_index.groups_on(member.host),
+            *self._leaving.get(member.host, {}).values(),
+        }
+        known = (group for name in groups if (group := self._store.groups.get(name)))
+        here = (machine for group in known for machine in self.machines_on(member.host, group))
         if any(machine.alive and address in machine.addresses for machine in here):
             # It has just come, and is about to be shown there.
-            await self._publisher.shown(self._host_index.groups_on(member.host))
+            await self._publisher.shown(groups)
             return True
-        found = self._moving(address) if self._is_connected(member) else []
-        if len(found) == 1 and member.joined:
-            ((group, machine),) = found
+        moving = self._moving(address) if self._is_connected(member) else []
+        if len(moving) == 1 and member.joined:
+            ((name, moved),) = moving
             arriving = self._arriving.setdefault(member.host, {})
-            if machine not in arriving:
-                arriving[machine] = group
-                self._publisher.place_again(group)
-            await self._publisher.shown((group,))
-        elif not found and member.joined and self._is_connected(member):
+            if moved not in arriving:
+                arriving[moved] = name
+                self._publisher.place_again(name)
+            await self._publisher.shown((name,))
+        elif not moving and member.joined and self._is_connected(member):
             await self.strays.polled(address, member.host)
-        return len(found) == 1
+        return len(moving) == 1
 
     def _moving(self, address: str | None = None) -> list[tuple[str, str]]:
         """Return the machines that are being moved, or those with an address, and their groups."""
@@ -835,12 +856,16 @@ class HostNodes:
                 case GroupForgotten(name=name):
                     self._placed_machines.forget(name)
         self._note_moves(changed.values())
-        self._note_leaving(
-            group
-            for group in changed.values()
-            if (before := self._publisher.announced.get(group.name)) is None
-            or before.machines is not group.machines
-        )
+        announced = self._publisher.announced
+        placed = [
+            (before, after)
+            for after in changed.values()
+            if (before := announced.get(after.name)) is None
+            or before.machines is not after.machines
+        ]
+        for before, after in placed:
+            self._note_just_moved(before, after)
+        self._note_leaving(after for _, after in placed)
         for host, arriving in list(self._arriving.items()):
             for machine, group in list(arriving.items()):
                 if group in changed and not self._still_moves(changed[group], machine, host):
@@ -861,10 +886,62 @@ class HostNodes:
         since."""
         for group in groups:
             for machine in group.machines:
-                if machine.answered_on and self._still_leaves(machine):
-                    self._leaving.setdefault(machine.answered_on, {})[machine.name] = group.name
-                    self._left_at.setdefault((machine.answered_on, machine.name), self.now())
+                former = self._answered_on(machine)
+                if former and self._still_leaves(machine, former):
+                    self._leaving.setdefault(former, {})[machine.name] = group.name
+                    self._left_at.setdefault((former, machine.name), self.now())
         self._forget_leaving()
+
+    def _answered_on(self, machine: Machine) -> str:
+        """Return the former host of a machine, which answers it while the present one is cut off;
+        empty if there is none."""
+        move = self._just_moved.get(machine.name)
+        if machine.answered_on or move is None or move.host != machine.host:
+            return machine.answered_on
+        return move.former
+
+    def _note_just_moved(self, before: Group | None, group: Group) -> None:
+        hosts = {machine.name: machine.host for machine in before.machines} if before else {}
+        for machine in group.machines:
+            former, move = hosts.get(machine.name, ""), self._just_moved.get(machine.name)
+            if former in ("", machine.host) or (move is not None and move.host == machine.host):
+                continue
+            at = guard.boottime()
+            self._just_moved[machine.name] = _Move(group.name, former, machine.host, at)
+
+    def _answer_just_moved(self, host: str) -> None:
+        """Have machines answered where they were that have just moved to a host whose node is cut
+        off now."""
+        moves = {n: m for n, m in self._just_moved.items() if m.host == host}
+        names = {move.group for move in moves.values()}
+        self._note_leaving(group for name in names if (group := self._store.groups.get(name)))
+        for name in names:
+            self._publisher.place_again(name)
+
+    def _watch_just_moved(self, now: float) -> None:
+        """Forget moves after a while; and record which machines are answered where they were, so
+        that whoever decides next knows it, too."""
+        for name, move in list(self._just_moved.items()):
+            if not self._apart.is_apart(move.host):
+                if now - move.at > JUST_MOVED:
+                    del self._just_moved[name]
+                continue
+            group = self._store.groups.get(move.group)
+            machine = group.machine(name) if group else None
+            if machine is None or machine.host != move.host or machine.answered_on:
+                del self._just_moved[name]
+            elif name in self._leaving.get(move.former, {}) and name not in self._recording:
+                self._recording.add(name)
+                self._tasks.start(self._record_answered(name, move), "recording who answers")
+
+    async def _record_answered(self, machine: str, move: _Move) -> None:
+        platform = self._hosts.platform
+        try:
+            await platform.answer_on(move.group, machine, former=move.former, host=move.host)
+        except StoreFailed:
+            pass  # it is tried again
+        finally:
+            self._recording.discard(machine)
 
     def _forget_leaving(self) -> None:
         """Have machines answered only where they are, once that is possible."""
@@ -872,7 +949,11 @@ class HostNodes:
             for machine, group in list(leaving.items()):
                 known = self._store.groups.get(group)
                 found = known.machine(machine) if known else None
-                if found is None or found.answered_on != host or not self._still_leaves(found):
+                if (
+                    found is None
+                    or self._answered_on(found) != host
+                    or not self._still_leaves(found, host)
+                ):
                     del leaving[machine], self._left_at[host, machine]
                     self._publisher.place_again(group)
             if not leaving:
@@ -887,12 +968,12 @@ class HostNodes:
             if machine is not None and polled.last > self._left_at[host, machine.name]:
                 self.strays.polled_again(machine, host)
 
-    def _still_leaves(self, machine: Machine) -> bool:
+    def _still_leaves(self, machine: Machine, former: str) -> bool:
         """Return whether the node of its host is cut off, and no other machine has come to its
         former host that has one of its addresses."""
         if not machine.alive or not self._apart.is_apart(machine.host):
             return False
-        there = self._host_index.machines_on(machine.answered_on)
+        there = self._host_index.machines_on(former)
         taken = {address for other in there if other.alive for address in other.addresses}
         return taken.isdisjoint(machine.addresses)
 

@@ -220,6 +220,21 @@ def test_a_machine_that_polls_on_another_host_is_suspected_until_somebody_record
     made.refused(commands.SuspectMove(machine="m99", host="h9", by="node of h9"))
 
 
+def test_a_machine_is_answered_on_its_former_host_unless_it_has_moved_on() -> None:
+    made = world()
+    m0 = made.group.machines[0]
+    made.do(commands.RecordMove(machine="m0", host="h9", by="ops"))
+    answer = commands.AnswerOn(machine="m0", former=m0.host, host="h9")
+    made.do(answer)
+    assert made.group.machines[0].answered_on == m0.host
+    assert made.do(answer).items == ()
+    made.do(commands.RecordMove(machine="m0", host="h8", by="ops"))
+    assert made.group.machines[0].answered_on == ""
+    assert made.do(answer).items == ()
+    gone = commands.AnswerOn(machine="m99", former=m0.host, host="h9")
+    assert made.do(gone).items == ()
+
+
 def test_scheduling_an_event_on_an_unreachable_host_notes_the_host() -> None:
     made = world()
     made.cut_off("h0")

@@ -616,6 +616,62 @@ def test_control_that_is_started_again_has_a_machine_answered_on_its_old_host(
     play(body)
 
 
+def test_a_machine_is_answered_on_its_old_host_if_the_new_one_is_cut_off_while_it_moves(
+    tmp_path: Path,
+) -> None:
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with host_node(control, "h1") as h1:
+            async with control() as node, host_node(control, "h3") as h3:
+                await joined(h1, h3)
+                await h1.upstream.enable("web")
+                found: list[asyncio.Task[bool]] = []
+
+                async def answered() -> bool:
+                    """Do what the endpoint does about a machine that the node does not know."""
+                    await h1.upstream.find("10.0.0.1")
+                    return "web_0" in h1.machines("web")
+
+                def note(news: GroupNews) -> None:
+                    h1.of[news.view.name] = news
+                    if news.view.name == "web" and "web_0" not in h1.machines("web"):
+                        found.append(asyncio.ensure_future(answered()))  # noqa: TID251
+
+                h1.upstream.attach(note)
+
+                def cut(*_: object) -> None:
+                    """Cut h3 off after the commit, before anybody is told of it."""
+                    if not control.cut:
+                        control.cut = True
+                        assert node.host_nodes is not None
+                        node.host_nodes.cut(node.host_nodes._members["h3"], "test")
+
+                node.store.on_own_commit(cut)
+                moved = await node.platform.record_move("web_0", "h3", "test")
+                assert not isinstance(moved, Refused)
+                await until(lambda: h1.machines("web") == ["web_0"])
+                assert all(await asyncio.gather(*found)), "never 404"
+                id = await reboot(node, "web_0")
+                await shown(h1, "web", (id, "Scheduled"))
+                await until(lambda: bool(found_machine(node).answered_on))
+            control.cut = False
+            async with control() as node:
+                await joined(h1)
+                assert h1.machines("web") == ["web_0"]
+                async with host_node(control, "h3") as h3:
+                    await joined(h3)
+                    await until(lambda: h1.machines("web") == [])
+                    assert h3.machines("web") == ["web_0"]
+
+    def found_machine(node: Node) -> Machine:
+        machine = node.store.groups["web"].machine("web_0")
+        assert machine is not None
+        return machine
+
+    play(body)
+
+
 def test_a_machine_that_has_left_does_not_take_the_place_of_one_with_its_address(
     tmp_path: Path,
 ) -> None:
