@@ -22,7 +22,6 @@ import msgspec
 from forewarn.core import EventType, Group, Source
 from forewarn.core.time import HOUR, MINUTE, SECOND
 from forewarn.drivers.port import Impact, Performed, Task
-from forewarn.drivers.simulated import SimulatedDriver
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.node import Config, Node
@@ -226,7 +225,7 @@ class ClusterDriver(LossyDriver):
     """The driver of a node, which may fail in the middle of a call."""
 
     def __init__(self, sim: Cluster, owner: ControlNode) -> None:
-        super().__init__(SimulatedDriver(sim.world, RULES.paced), sim.chance)
+        super().__init__(sim.world, sim.chance)
         self._sim = sim
         self._owner = owner
 

@@ -22,7 +22,6 @@ from forewarn.core import EventType, Group, Machine, Source, Status
 from forewarn.core.fleet import Health
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
 from forewarn.drivers.port import Performed, Task
-from forewarn.drivers.simulated import SimulatedDriver
 from forewarn.judge import judge
 from forewarn.metadata.endpoint.app import MetadataApp
 from forewarn.metadata.endpoint.callers import Callers, Identity
@@ -207,7 +206,7 @@ class HostsDriver(LossyDriver):
     """A driver that looks whether nodes were told of what it is to do."""
 
     def __init__(self, sim: Hosts) -> None:
-        super().__init__(SimulatedDriver(sim.world, RULES.paced), sim.chance)
+        super().__init__(sim.world, sim.chance)
         self._sim = sim
 
     async def perform(self, task: Task) -> Performed:

@@ -25,17 +25,19 @@ from forewarn.core import (
 from forewarn.core.deciding import announce, due, holds, joint, start
 from forewarn.core.lifecycle import SHOWN, Move, move
 from forewarn.core.time import DAY, MINUTE
+from forewarn.drivers.port import Later, NotYet, Observed, Task
 from forewarn.drivers.simulated import ImpactJournal
 from forewarn.judge import judge
 from forewarn.metadata.endpoint import app, documents, to_wire
 from forewarn.metadata.endpoint.reply import Reply
 from forewarn.metadata.upstream import GroupNews, LocalUpstream, NotDurable
+from forewarn.service.engine.executor import Executor
 from forewarn.store.port import Commit, PollSightings
 from forewarn.wire import document
 from forewarn.wire.versions import Version
 from simulation.own_recordings import OwnScript
 from simulation.script import NAMES, Script
-from simulation.world import Kill, MortalStore, Simulation
+from simulation.world import Kill, LossyDriver, MortalStore, Simulation
 
 Break: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 replace = msgspec.structs.replace
@@ -345,12 +347,33 @@ def starts_a_host_with_a_machine_that_was_not_warned(patch: pytest.MonkeyPatch) 
     patch.setattr(joint, "_unwarned", lambda *_: ())
 
 
+def takes_what_cannot_be_seen_for_not_done(patch: pytest.MonkeyPatch) -> None:
+    observe = LossyDriver.observe
+
+    async def seen(self: LossyDriver, task: Task) -> Observed:
+        observed = await observe(self, task)
+        return NotYet() if isinstance(observed, Later) else observed
+
+    patch.setattr(LossyDriver, "observe", seen)
+
+
+def carries_on_after_a_restart_without_looking(patch: pytest.MonkeyPatch) -> None:
+    honest = Executor._start
+
+    def start(self: Executor, event: Event, commit: int | None = None, **how: Any) -> None:
+        honest(self, event, commit or self._store.seq, **how)
+
+    patch.setattr(Executor, "_start", start)
+
+
 BROKEN: list[tuple[Break, set[str]]] = [
     (starts_without_waiting, {"early-start", "impact-early"}),
     (forgets_approvals, {"lost-approval"}),
     (fails_and_approves_nevertheless, {"early-start", "impact-early"}),
     (acknowledges_before_it_is_durable, {"came-back", "backwards", "incarnation-down"}),
     (carries_out_twice, {"impact-twice"}),
+    (takes_what_cannot_be_seen_for_not_done, {"impact-twice"}),
+    (carries_on_after_a_restart_without_looking, {"impact-twice"}),
     (never_raises_the_incarnation, {"incarnation-same"}),
     (raises_the_incarnation_with_an_approval_that_waits, {"incarnation-idle"}),
     (starts_over_after_a_restart, {"incarnation-down", "incarnation-same"}),
@@ -383,6 +406,7 @@ CAUGHT_BY: dict[Break, int] = {
     starts_without_waiting: 1,
     raises_the_incarnation_with_an_approval_that_waits: 11,
     disturbs_all_domains_at_once: 2,
+    loses_approved_events: 21,
     starts_all_domains_in_one_commit: 8,
     starts_freezes_out_of_nothing: 2,
     starts_what_is_due_as_soon_as_it_is_back: 1,

@@ -18,7 +18,7 @@ import msgspec
 from forewarn.core import Durations, Group
 from forewarn.core.time import DAY, HOUR, SECOND, Time
 from forewarn.core.windows.may_postpone import MayPostpone
-from forewarn.drivers.port import Checked, Driver, Impact, Observed, Performed, Task
+from forewarn.drivers.port import Checked, Driver, Impact, Later, Observed, Performed, Task
 from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.metadata.endpoint.limits import Limits
@@ -96,6 +96,23 @@ class TellingWorld(ImpactJournal):
     def __init__(self, note: Callable[..., None]) -> None:
         super().__init__()
         self._note = note
+        # Attempts by event, since somebody last saw what has happened, and whether the reply came.
+        self._unseen: dict[str, tuple[int, bool]] = {}
+
+    def begin(self, task: Task) -> None:
+        """Machines do not know what they went through: whoever acts without having looked first
+        disturbs them once more."""
+        attempt, replied = self._unseen.get(task.event, (0, True))
+        impact = self.impact(task.event)
+        if impact is not None and (attempt == task.attempt or not replied):
+            self.add(impact)
+        self._unseen[task.event] = task.attempt, False
+
+    def reply(self, task: Task) -> None:
+        self._unseen[task.event] = task.attempt, True
+
+    def look(self, task: Task) -> None:
+        self._unseen.pop(task.event, None)
 
     def add(self, impact: Impact) -> None:
         super().add(impact)
@@ -104,27 +121,38 @@ class TellingWorld(ImpactJournal):
 
 
 class LossyDriver(Driver):
-    """Does what it is asked, but now and then its reply is lost, or it fails first."""
+    """Does what it is asked, but now and then its reply is lost, it fails first, or its connection
+    is lost for up to an hour."""
 
     repeatable = True
 
-    def __init__(self, inner: SimulatedDriver, chance: random.Random) -> None:
-        self._inner = inner
+    def __init__(self, world: TellingWorld, chance: random.Random) -> None:
+        self._world = world
+        self._inner = SimulatedDriver(world, RULES.paced)
         self._chance = chance
+        self._lost_until = 0
 
     async def check(self, task: Task) -> Checked:
         return await self._inner.check(task)
 
     async def observe(self, task: Task) -> Observed:
-        return await self._inner.observe(task)
+        if task.now < self._lost_until:
+            return Later(None, "the connection is lost")
+        seen = await self._inner.observe(task)
+        self._world.look(task)
+        return seen
 
     async def perform(self, task: Task) -> Performed:
         fate = self._chance.random()
         if fate < 0.05:
             raise ConnectionError("could not reach the host")
+        self._world.begin(task)
         done = await self._inner.perform(task)
+        if fate < 0.08:
+            self._lost_until = task.now + RULES.paced(self._chance.randint(0, HOUR))
         if fate < 0.15:
             raise ConnectionError("the reply was lost")
+        self._world.reply(task)
         return done
 
 
@@ -181,7 +209,7 @@ class Simulation:
     async def start(self) -> None:
         while True:
             self.store = MortalStore(self.disk, self.kill)
-            driver = LossyDriver(SimulatedDriver(self.world, RULES.paced), self.chance)
+            driver = LossyDriver(self.world, self.chance)
             self.node = Node(
                 Config(fleet=FLEET, rules=RULES, identity=Identity.TARGET, limits=Limits()),
                 store=self.store,

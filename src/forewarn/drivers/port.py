@@ -30,6 +30,7 @@ __all__ = [
     "Failed",
     "Happened",
     "Impact",
+    "Later",
     "NotYet",
     "Observed",
     "Ok",
@@ -107,14 +108,24 @@ class NotYet(msgspec.Struct, frozen=True):
     pass
 
 
+class Later(msgspec.Struct, frozen=True):
+    """What has happened cannot be seen at present. It is asked again `at` that time; None: after 5
+    s, 10 s, and so on up to 5 min. Until then nothing else is done about the event."""
+
+    at: Time | None
+    why: str
+
+
 class Unknown(msgspec.Struct, frozen=True):
+    """What has happened will not become known by asking again."""
+
     why: str
     output: str = ""
     answer: str = ""
 
 
 Checked: TypeAlias = Ok | Veto
-Observed: TypeAlias = Happened | NotYet | Unknown
+Observed: TypeAlias = Happened | NotYet | Later | Unknown
 Performed: TypeAlias = Done | Again | Failed | Unknown  # Unknown: it is observed right after
 
 
@@ -200,7 +211,7 @@ class Driver(ABC):
 
     @abstractmethod
     async def observe(self, task: Task) -> Observed:
-        """Has this event been carried out?"""
+        """Has this event been carried out? An exception counts as Later."""
 
     @abstractmethod
     async def perform(self, task: Task) -> Performed:

@@ -66,6 +66,7 @@ from forewarn.service.engine.clock import AWAY, Clock, Interruption, RealClock, 
 from forewarn.service.engine.executor import Executor
 from forewarn.service.engine.feed import Feed
 from forewarn.service.engine.ledger import Ledger
+from forewarn.service.engine.open_attempts import OpenAttempts
 from forewarn.service.engine.publishing import Publishing
 from forewarn.service.engine.scheduler import Scheduler
 from forewarn.service.engine.virtual_time import VirtualTime
@@ -278,11 +279,12 @@ class Node(Component):
         driver = self.driver = self._driver or make_driver(config, store, trace, self._stack)
         tasks = self._tasks = guard.Tasks(_log_failed_task)
         self._stack.push_async_callback(tasks.end)
-        self.executor = Executor(
-            *(store, background, driver, self.host_index, self.ledger, self.publishing), tasks
-        )
         self.scheduler = Scheduler(
             store, background, self.clock, self.ledger, self.host_index, self.poll_index.seen
+        )
+        self.executor = Executor(
+            *(store, background, driver, self.host_index, self.ledger, self.publishing, tasks),
+            OpenAttempts(self.scheduler, self.ledger),
         )
         self.faults = Faults(store, self.machine_index, self.writer.now, config.faults)
         event_faults = EventFaults(self.faults, store, self.writer, self.scheduler, self.poll_index)

@@ -6,12 +6,18 @@ import msgspec
 
 from forewarn.core.commands import Again, Failed, Unclear
 from forewarn.core.events import Attempt
-from forewarn.core.time import MINUTE, SECOND, Duration, Now
+from forewarn.core.time import MINUTE, SECOND, Duration, Now, Time
 
-# Before an attempt that has failed is repeated; each pause is twice as long as the one before.
+# Before what has failed is tried again; each pause is twice as long as the one before.
 MIN_BACK_OFF: Duration = 5 * SECOND
 MAX_BACK_OFF: Duration = 5 * MINUTE
 LEAST_PAUSE: Duration = SECOND // 4  # between two attempts, even if the driver asks for less
+
+
+def back_off(times: int, now: Now) -> Time:
+    """Return when to try again what has failed this many times in a row."""
+    pause = min(MIN_BACK_OFF << min(times - 1, 16), MAX_BACK_OFF)
+    return now.at + max(now.rules.paced(pause), LEAST_PAUSE)
 
 
 def answered(attempt: Attempt, outcome: Again | Failed | Unclear, now: Now) -> Attempt:
@@ -21,8 +27,6 @@ def answered(attempt: Attempt, outcome: Again | Failed | Unclear, now: Now) -> A
         case Again(at=at):
             return msgspec.structs.replace(closed, next_at=max(at, now.at + LEAST_PAUSE))
         case Failed(why=note):
-            pause = min(MIN_BACK_OFF << min(attempt.number - 1, 16), MAX_BACK_OFF)
-            again = now.at + max(now.rules.paced(pause), LEAST_PAUSE)
-            return msgspec.structs.replace(closed, next_at=again, note=note)
+            return msgspec.structs.replace(closed, next_at=back_off(attempt.number, now), note=note)
         case Unclear(why=note):
             return msgspec.structs.replace(closed, note=note, stuck=True)

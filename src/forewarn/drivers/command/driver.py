@@ -12,7 +12,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -29,6 +29,7 @@ from forewarn.drivers.port import (
     DriverOptions,
     Failed,
     Happened,
+    Later,
     NotYet,
     Observed,
     Ok,
@@ -60,6 +61,9 @@ WORK_VERBS = {"check": "check-work", "perform": "work", "observe": "observe-work
 ASK_AGAIN: Duration = 30 * SECOND  # before the next call after AGAIN, unless the program says when
 CHECK_TIMEOUT = 30.0  # seconds of guard time: a caller of the API is waiting for it
 MAX_REASON = 300  # characters of the last line of output that are given as the reason
+
+
+_Default = TypeVar("_Default", Duration, None)
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -145,16 +149,20 @@ class CommandDriver(Driver):
         try:
             ended = await self._call("observe", task)
             if ended.timed_out:
-                return Unknown(self._how(ended), *_record(ended))
-            if ended.status in (DONE, HAPPENED):
-                return Happened(_moved(task, ended), *_record(ended))
-            if ended.status in (AGAIN, FAILED):
-                return NotYet()
+                return Later(None, self._how(ended))
+            match ended.status:
+                case 0 | 30:
+                    return Happened(_moved(task, ended), *_record(ended))
+                case 10 | 20:
+                    return NotYet()
+                case 40:
+                    return Unknown(self._how(ended), *_record(ended))
+            after = _after(ended, None)
+            return Later(None if after is None else task.now + after, self._how(ended))
         except (NotStarted, StillAtWork, OSError) as error:
-            return Unknown(str(error))
+            return Later(None, str(error))
         except _Invalid as error:
             return Unknown(str(error), *_record(ended))
-        return Unknown(self._how(ended), *_record(ended))
 
     async def perform(self, task: Task) -> Performed:
         try:
@@ -165,7 +173,7 @@ class CommandDriver(Driver):
                 case 0 | 30:
                     return Done(_moved(task, ended), *_record(ended))
                 case 10:
-                    return Again(task.now + _after(ended), *_record(ended))
+                    return Again(task.now + _after(ended, ASK_AGAIN), *_record(ended))
                 case 20:
                     return Failed(_reason(ended) or self._how(ended), *_record(ended))
         except NotStarted as error:
@@ -293,10 +301,10 @@ def _answer(ended: Ended) -> _Answer:
         raise _Invalid(f"the program's answer cannot be used: {error}") from error
 
 
-def _after(ended: Ended) -> Duration:
+def _after(ended: Ended, default: _Default) -> Duration | _Default:
     after = _answer(ended).after
     if after is None:
-        return ASK_AGAIN
+        return default
     try:
         return parse_duration(str(after))
     except ValueError as error:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from forewarn.core import Event, Group, Machine, Status, Time
 from forewarn.core.changes import EventMoved
 from forewarn.core.commands import Again, Answer, Done, Failed, Outcome, Unclear
+from forewarn.core.deciding.attempts import LEAST_PAUSE, back_off
 from forewarn.core.deciding.joint import members
 from forewarn.core.events import log_fields
 from forewarn.core.fleet import Health
@@ -24,9 +25,10 @@ from forewarn.core.lifecycle import Move
 from forewarn.core.registry import ClockAccepted
 from forewarn.core.retiming import Correction
 from forewarn.core.rollouts.model import step_of
-from forewarn.drivers.port import Driver, Happened, Observed, Part, Task, TaskMachine, Unknown
+from forewarn.drivers.port import Driver, Happened, Later, NotYet, Part, Task, TaskMachine, Unknown
 from forewarn.service.engine import otel
 from forewarn.service.engine.ledger import Ledger
+from forewarn.service.engine.open_attempts import Interim, OpenAttempts
 from forewarn.service.engine.publishing import Publishing
 from forewarn.service.engine.writer import Writer
 from forewarn.service.indexes.hosts import HostIndex
@@ -54,6 +56,7 @@ class Executor:
         ledger: Ledger,
         publishing: Publishing,
         tasks: guard.Tasks,
+        open_attempts: OpenAttempts,
     ) -> None:
         self._restored: Time | None = None  # when a backup was last restored
         self._corrections: list[Correction] = []  # of the clock, since this process runs
@@ -68,6 +71,7 @@ class Executor:
         self._ledger = ledger
         self._publishing = publishing
         self._tasks = tasks
+        self._open_attempts = open_attempts
         self._untold: dict[str, asyncio.Event] = {}  # calls that wait for a host to be told
         store.on_own_commit(self._on_commit)
         host_index.apart.on_change(self._look_again)
@@ -198,10 +202,15 @@ class Executor:
                 correction = Correction(commit.at, put.before - commit.at)
                 self._corrections.append(correction)
                 self._restored = correction.past(self._restored)
+                self._open_attempts.wake_all()  # rather too early than too late
         for entry in commit.entries:
             for item in entry.items:
-                if isinstance(item, EventMoved) and _is_new_attempt(item):
+                if not isinstance(item, EventMoved):
+                    continue
+                if _is_new_attempt(item):
                     self._start(item.event, commit.seq, doubtful=self._doubtful(item))
+                elif item.event.status.over:
+                    self._open_attempts.wake(item.event.id)
 
     def _doubtful(self, item: EventMoved) -> bool:
         """Is the event older than a restored backup, so that it may have been carried out already?
@@ -226,11 +235,15 @@ class Executor:
                 await self._until_told(event, what)  # what has begun goes on
             with otel.attempt(event) as span:
                 outcome = await self.attempt(
-                    lambda fence: self.task(event, fence=fence),
+                    event.id,
+                    lambda fence: self._task_if_open(event, fence),
                     commit,
+                    what,
                     doubtful=doubtful,
                     **log_fields(event),
                 )
+                if outcome is None:
+                    return
                 otel.note(span, result=type(outcome).__name__.lower())
                 await self._store_outcome(event, outcome, corrected)
         finally:
@@ -259,6 +272,10 @@ class Executor:
     def untold_hosts(self, event: Event) -> list[str]:
         """Return the hosts because of which the driver is not called yet: they cannot be told."""
         return self._cannot_be_told(event) if _call_for(event) in self._untold else []
+
+    def interim(self, id: str) -> Interim | None:
+        """Return what the driver has said so far of an open attempt for an event, or for work."""
+        return self._open_attempts.interim(id)
 
     def _cannot_be_told(self, event: Event) -> list[str]:
         """Return the hosts of its machines that cannot be told of an event."""
@@ -309,16 +326,30 @@ class Executor:
                 await guard.pause(RETRY_AFTER)
 
     async def attempt(
-        self, task: Callable[[int], Task], commit: int | None, *, doubtful: bool, **about: Any
-    ) -> Outcome:
-        """Have a task carried out, and measure it. The commit that has put the attempt on record
-        is the task's fence number; None: another process has, and it is only observed. `about` is
-        what the log says of it."""
+        self,
+        id: str,
+        task: Callable[[int], Task | None],
+        commit: int | None,
+        call: str,
+        *,
+        doubtful: bool,
+        **about: Any,
+    ) -> Outcome | None:
+        """Have a task carried out, and measure it; `call` is its entry in the ledger. The commit
+        that has put the attempt on record is the task's fence number; None: another process has,
+        and it is only observed. `about` is what the log says of it. There is no task and no
+        outcome any more if somebody has ended what it is about."""
         fence = await self._take_over() if commit is None else commit
         started = guard.monotonic()
-        outcome = await self._earlier_outcome(task(fence)) if doubtful else None
-        if outcome is None:
-            outcome = await self._outcome(task(fence), about, observe=commit is None)
+        asked = _Attempt(id, lambda: task(fence), call, about)
+        try:
+            outcome = await self._earlier_outcome(asked) if doubtful else None
+            if outcome is None:
+                outcome = await self._outcome(asked, observe=commit is None)
+        except _Ended:
+            return None
+        finally:
+            self._open_attempts.close(id)
         self.on_attempt(type(outcome).__name__.lower(), guard.monotonic() - started)
         return _with_storable_texts(outcome)
 
@@ -349,9 +380,9 @@ class Executor:
         while leadership is not None and not leadership.held():
             await guard.pause(RETRY_AFTER)
 
-    async def _earlier_outcome(self, task: Task) -> Outcome | None:
+    async def _earlier_outcome(self, attempt: _Attempt) -> Outcome | None:
         """Return the result of a task that was carried out already; None if it was not."""
-        match await self._observed(task):
+        match await self._observed(attempt):
             case Happened(moved=moved, output=output, answer=answer):
                 return Done(moved, output, answer)
             case Unknown(why=why, output=output, answer=answer) if not self._driver.repeatable:
@@ -361,24 +392,25 @@ class Executor:
                     output,
                     answer,
                 )
-        self._not_done.add(task.event)
+        self._not_done.add(attempt.id)
         return None
 
-    async def _outcome(self, task: Task, about: Mapping[str, Any], *, observe: bool) -> Outcome:
+    async def _outcome(self, attempt: _Attempt, *, observe: bool) -> Outcome:
         """Return the result of the attempt. If the driver raises, it is asked what has happened."""
         problem, output, answer = "", "", ""
         if not observe:
             await self._wait_for_lease()
             try:
-                done = await self._driver.perform(task)
+                done = await self._driver.perform(attempt.task())
                 if not isinstance(done, Unknown):
                     return done
                 problem, output, answer = done.why, done.output, done.answer
+            except _Ended:
+                raise
             except Exception as error:
                 problem = f"{type(error).__name__}: {error}"
-                log.warning("the driver raised an error", **about, why=problem)
-            task = msgspec.structs.replace(task, now=self._writer.now().at)  # performing took time
-        observed = await self._observed(task)
+                log.warning("the driver raised an error", **attempt.about, why=problem)
+        observed = await self._observed(attempt)
         output = _joined(output, getattr(observed, "output", ""))
         answer = getattr(observed, "answer", "") or answer
         match observed:
@@ -387,13 +419,55 @@ class Executor:
             case Unknown(why=why) if not self._driver.repeatable:
                 reason = f"the driver does not know what happened: {why}"
                 return Unclear(f"{problem}; {reason}" if problem else reason, output, answer)
-        return Failed(problem, output, answer) if problem else Again(task.now, output, answer)
+        if problem:
+            return Failed(problem, output, answer)
+        return Again(self._writer.now().at, output, answer)
 
-    async def _observed(self, task: Task) -> Observed:
-        try:
-            return await self._driver.observe(task)
-        except Exception as error:
-            return Unknown(f"{type(error).__name__}: {error}")
+    async def _observed(self, attempt: _Attempt) -> Happened | NotYet | Unknown:
+        """Ask the driver what has happened, again and again until it can see that."""
+        since, times = self._writer.now().at, 0
+        while True:
+            task = attempt.task()
+            try:
+                observed = await self._driver.observe(task)
+            except Exception as error:
+                observed = Later(None, f"{type(error).__name__}: {error}")
+            if not isinstance(observed, Later):
+                return observed
+            now, times = self._writer.now(), times + 1
+            why, at = storable(observed.why), back_off(times, now)
+            if observed.at is not None:
+                at = max(observed.at, now.at + LEAST_PAUSE)
+            log.warning("the driver cannot see yet what has happened", **attempt.about, why=why)
+            await self._open_attempts.wait(attempt.id, attempt.call, Interim(since, at, unseen=why))
+
+    def _task_if_open(self, event: Event, fence: int) -> Task | None:
+        """Return the task of an event; None if its attempt is not open any more."""
+        group = self._store.groups.get(event.group)
+        current = group.event(event.id) if group is not None else None
+        if current is None or current.attempt is None or not current.attempt.open:
+            return None
+        return self.task(current, fence=fence)
+
+
+class _Ended(Exception):
+    """What is attempted was ended, or declared to be over, by somebody else."""
+
+
+class _Attempt(NamedTuple):
+    """One attempt, while the driver is asked about it."""
+
+    id: str  # of the event, or of the work on a host
+    current: Callable[[], Task | None]
+    call: str  # its entry in the ledger
+    about: Mapping[str, Any]  # what the log says of it
+
+    def task(self) -> Task:
+        """Return the task as of now. Raises _Ended if there is nothing to carry out any more."""
+        task = self.current()
+        if task is None:
+            raise _Ended
+        return task
 
 
 def _with_storable_texts(outcome: Outcome) -> Outcome:

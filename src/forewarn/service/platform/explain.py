@@ -21,6 +21,7 @@ from forewarn.core.deciding.holds import Hold, HoldKind, behind
 from forewarn.core.deciding.postpone import may_be_postponed_by
 from forewarn.core.deciding.reach import not_called
 from forewarn.core.deciding.start import carried_out_jointly
+from forewarn.service.engine.open_attempts import Interim
 
 BY_IGNORING_WINDOWS = (HoldKind.WINDOW, HoldKind.BLACKOUT)  # holds that an operator can lift
 BY_APPROVAL = (HoldKind.NOTICE, HoldKind.GRACE)  # holds that any machine of the group can lift
@@ -67,9 +68,11 @@ class EventExplanation(msgspec.Struct, frozen=True, kw_only=True):
     unheard: bool = False  # no machine of its group polls, so that nobody sees it or approves it
 
 
-def under_way(event: Event, untold: Iterable[str], now: Now) -> tuple[Hold, ...]:
+def under_way(
+    event: Event, untold: Iterable[str], interim: Interim | None, now: Now
+) -> tuple[Hold, ...]:
     """Return what a Started event waits for before it is over. `untold` are the hosts because of
-    which the driver is not called yet."""
+    which the driver is not called yet, `interim` is what it has said so far."""
     if event.status is not Status.STARTED:
         return ()
     if holds := tuple(not_called(event, host, now) for host in untold):
@@ -89,6 +92,9 @@ def under_way(event: Event, untold: Iterable[str], now: Now) -> tuple[Hold, ...]
     if attempt.open:
         message = f"the driver is at work (attempt {attempt.number})"
         ends = "the driver, or an operator, by finishing the event"
+        if interim is not None and interim.unseen:
+            message = f"what has happened cannot be seen yet: {interim.unseen}"
+            return (_driver(message, interim.since, ends, interim.until),)
         return (_driver(message, attempt.at, ends),)
     if attempt.stuck:
         message = (

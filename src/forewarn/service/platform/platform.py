@@ -528,7 +528,8 @@ class Platform:
         now = self.writer.now()
         group = self._store.groups[event.group]
         if event.status is not Status.SCHEDULED:
-            holds = under_way(event, self._executor.untold_hosts(event), now)
+            untold, interim = self._executor.untold_hosts(event), self._executor.interim(event.id)
+            holds = under_way(event, untold, interim, now)
             holds = with_clock(holds, now) if holds else ()
         elif event.joint is not None:
             holds = joint.holds(self._store.groups, event.joint, now)

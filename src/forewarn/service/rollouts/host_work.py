@@ -20,6 +20,7 @@ from forewarn.core.rollouts.model import BY_ITSELF, Action, Rollout, Work
 from forewarn.drivers.port import Task
 from forewarn.service.engine.executor import RETRY_AFTER, Executor
 from forewarn.service.engine.ledger import Ledger
+from forewarn.service.engine.open_attempts import Interim
 from forewarn.service.engine.writer import CommitPlan, Writer
 from forewarn.store.port import States, Store, StoreFailed
 from forewarn.support import guard
@@ -43,6 +44,10 @@ class HostWork:
     def possible(self) -> bool:
         """Can the driver work on hosts?"""
         return self._executor.driver.works
+
+    def interim(self, work: Work) -> Interim | None:
+        """Return what the driver has said of an open attempt so far."""
+        return self._executor.interim(work.id)
 
     async def veto(self, rollout: Rollout, work: Work) -> Refused | None:
         """Ask the driver whether it would do the work on a host that is to be emptied."""
@@ -111,14 +116,17 @@ class HostWork:
 
     async def _run(self, id: str, work: Work, commit: int | None, what: str) -> None:
         try:
-            rollout = self._store.registry.rollouts[id]
             outcome = await self._executor.attempt(
-                lambda fence: self._task(rollout, work, fence),
+                work.id,
+                lambda fence: self._task_if_open(id, work, fence),
                 commit,
+                what,
                 doubtful=self._executor.older_than_restore(work.id, work.begun_at),
                 rollout=id,
                 host=work.host,
             )
+            if outcome is None:
+                return
             if isinstance(outcome, Unclear):
                 log.warning(
                     "it is unknown whether the work on a host was done; it is held until an"
@@ -162,6 +170,16 @@ class HostWork:
                 return
             except StoreFailed:
                 await guard.pause(RETRY_AFTER)
+
+    def _task_if_open(self, id: str, work: Work, fence: int) -> Task | None:
+        """Return the task of work; None if its attempt is not open any more."""
+        rollout = self._store.registry.rollouts.get(id)
+        if rollout is None:
+            return None
+        current = next((current for current in rollout.work if current.id == work.id), work)
+        if current.attempt is None or not current.attempt.open or current.returned_at is not None:
+            return None
+        return self._task(rollout, current, fence)
 
     def _task(self, rollout: Rollout, work: Work, fence: int = 0) -> Task:
         host = self._store.registry.hosts.get(work.host)

@@ -19,7 +19,7 @@ from forewarn.core.rollouts.forecast import Forecast, Planned, forecast
 from forewarn.core.rollouts.model import Action, Rollout, Switch, WorkBy
 from forewarn.core.rollouts.next_step import Next, ending
 from forewarn.core.rollouts.overlap import overlap_problem
-from forewarn.core.rollouts.progress import StepState
+from forewarn.core.rollouts.progress import StepState, Wait, WaitKind
 from forewarn.core.rollouts.summary import WaitGroup, by_reason
 from forewarn.core.time import MINUTE, Duration, Time
 from forewarn.service.engine.writer import CommitPlan, RequestContext
@@ -347,12 +347,24 @@ class Rollouts:
                     hold.kind.value for id in wait.events[:1] for hold in self._holds(active[id])
                 }
                 reason = ", ".join([wait.reason, *sorted(kinds)]) if kinds else wait.reason
-                waits.append(msgspec.structs.replace(wait, reason=reason))
+                waits.append(
+                    self._of_work(report.rollout, msgspec.structs.replace(wait, reason=reason))
+                )
         return RolloutExplanation(
             report=report,
             message=_message(report),
             waits=tuple(self._explained(group, active) for group in by_reason(waits)),
         )
+
+    def _of_work(self, rollout: Rollout, wait: Wait) -> Wait:
+        """Return a wait for work with what the driver has said of the work so far."""
+        works = (work for work in rollout.work if work.host == wait.lane)
+        work = next(works, None) if wait.kind is WaitKind.WORK else None
+        interim = self._work.interim(work) if work is not None else None
+        if interim is None:
+            return wait
+        message = f"{wait.message}: cannot be seen yet: {interim.unseen}"
+        return msgspec.structs.replace(wait, message=message, until=interim.until)
 
     def _holds(self, event: Event | None) -> tuple[Hold, ...]:
         if event is None or event.status is not Status.SCHEDULED:

@@ -17,7 +17,7 @@ import pytest
 import uvloop
 
 from forewarn.core import EventType, Source
-from forewarn.core.time import SECOND
+from forewarn.core.time import MINUTE, SECOND
 from forewarn.drivers.command.driver import CommandDriver
 from forewarn.drivers.command.options import Program
 from forewarn.drivers.command.slots import GROUP_SHARE, Slots
@@ -26,6 +26,7 @@ from forewarn.drivers.port import (
     Done,
     Failed,
     Happened,
+    Later,
     NotYet,
     Ok,
     Part,
@@ -97,11 +98,17 @@ def test_what_each_exit_code_of_perform_means(
         (20, NotYet()),
         (30, Happened({}, "word")),
         (40, Unknown("the program cannot tell (exit code 40): word", "word")),
-        (1, Unknown("the program ended with exit code 1: word", "word")),
+        (1, Later(None, "the program ended with exit code 1: word")),
+        (255, Later(None, "the program ended with exit code 255: word")),
     ],
 )
 def test_what_each_exit_code_of_observe_means(code: int, expected: object) -> None:
     assert observe(f"echo word; exit {code}") == expected
+
+
+def test_a_program_can_say_when_it_may_see_more() -> None:
+    seen = observe("""echo no route; echo '{"after": "2m"}'; exit 255""")
+    assert seen == Later(TASK.now + 2 * MINUTE, "the program ended with exit code 255: no route")
 
 
 def test_work_on_an_empty_host_has_verbs_of_its_own() -> None:
@@ -125,7 +132,7 @@ def test_a_program_that_is_not_configured_for_host_work_is_not_called_for_it() -
     driver = shell("exit 0")
     assert not driver.works
     assert isinstance(asyncio.run(driver.perform(task)), Failed)
-    assert isinstance(asyncio.run(driver.observe(task)), Unknown)
+    assert isinstance(asyncio.run(driver.observe(task)), Later)
     assert isinstance(asyncio.run(driver.check(task)), Veto)
 
 
@@ -164,9 +171,11 @@ def test_exit_code_20_without_output_is_a_veto() -> None:
 
 
 def test_the_outcome_of_a_program_killed_by_a_signal_is_unknown() -> None:
-    for outcome, name in ((perform("kill -KILL $$"), "SIGKILL"), (observe("kill $$"), "SIGTERM")):
-        assert isinstance(outcome, Unknown)
-        assert outcome.why.endswith(name)
+    performed, observed = perform("kill -KILL $$"), observe("kill $$")
+    assert isinstance(performed, Unknown)
+    assert performed.why.endswith("SIGKILL")
+    assert isinstance(observed, Later)
+    assert observed.why.endswith("SIGTERM")
 
 
 def test_a_program_is_given_the_verb_and_the_task() -> None:
@@ -353,7 +362,7 @@ def test_a_program_that_does_not_exist_has_done_nothing(tmp_path: Path) -> None:
     assert isinstance(performed, Failed)
     assert "gone" in performed.why
     observed = asyncio.run(driver.observe(TASK))
-    assert isinstance(observed, Unknown)
+    assert isinstance(observed, Later)
     assert os.strerror(errno.ENOENT) in observed.why
     checked = asyncio.run(driver.check(TASK))
     assert isinstance(checked, Veto)
@@ -510,9 +519,9 @@ def test_a_program_of_an_earlier_life_is_waited_for_before_another_is_started(
             later = CommandDriver(program, tmp_path / "papers")
             seen = tasks.create_task(later.observe(TASK))
             impatient = msgspec.structs.replace(program, timeout=RETRY_EVERY * 2)
-            unknown = await CommandDriver(impatient, tmp_path / "papers").observe(TASK)
-            assert isinstance(unknown, Unknown)
-            assert "is still running" in unknown.why
+            waiting = await CommandDriver(impatient, tmp_path / "papers").observe(TASK)
+            assert isinstance(waiting, Later)
+            assert "is still running" in waiting.why
             os.close(writer)
             assert await earlier == Done()
             assert await seen == Happened()

@@ -16,6 +16,7 @@ from forewarn.drivers.port import (
     Driver,
     Failed,
     Happened,
+    Later,
     NotYet,
     Observed,
     Ok,
@@ -39,14 +40,14 @@ class Scripted(Driver):
     def __init__(
         self,
         *performs: Performed | Exception,
-        observes: Observed | None = None,
+        observes: Observed | Exception | None = None,
         repeatable: bool = False,
         check: Checked | None = None,
     ) -> None:
         self.repeatable = repeatable
         self.asked: list[str] = []
         self._performs = list(performs)
-        self._observes = observes or NotYet()
+        self._observes: Observed | Exception = observes or NotYet()
         self._check = check or Ok()
 
     async def check(self, task: Task) -> Checked:
@@ -55,6 +56,8 @@ class Scripted(Driver):
 
     async def observe(self, task: Task) -> Observed:
         self.asked.append("observe")
+        if isinstance(self._observes, Exception):
+            raise self._observes
         return self._observes
 
     async def perform(self, task: Task) -> Performed:
@@ -215,6 +218,90 @@ def test_an_operator_can_finish_an_event_with_an_unknown_outcome() -> None:
         service._session.run(service._session.node.platform.finish(id, "operator", "looked myself"))
         assert status(service, id) is Status.FINISHED
         assert "looked myself" in says(service, id)
+
+
+LOST = ConnectionError("connection lost")
+
+
+@pytest.mark.parametrize("repeatable", [False, True])
+def test_a_driver_that_has_lost_its_connection_for_an_hour_is_asked_until_it_can_see(
+    repeatable: bool,
+) -> None:
+    driver = Scripted(LOST, Done(), observes=LOST, repeatable=repeatable)
+    with Service(SAMPLE, driver=driver) as service:
+        id = started(service)
+        asked = [0]
+        for pause in ("5s", "10s", "20s", "40s", "80s", "160s", "5m", "5m"):
+            assert status(service, id) is Status.STARTED
+            assert "cannot be seen yet: ConnectionError: connection lost" in says(service, id)
+            asked.append(driver.asked.count("observe"))
+            service.clock.advance(pause)
+        assert asked == list(range(9))
+        service.clock.advance("45m")
+        stored = service._session.node.store.seq
+        assert driver.asked[:2] == ["check", "perform 1"]
+        assert set(driver.asked[2:]) == {"observe"}
+        driver._observes = Happened()
+        service.clock.advance("4m")
+        assert status(service, id) is Status.STARTED
+        service.clock.advance("1m")
+        assert status(service, id) is Status.FINISHED
+        assert service._session.node.store.seq == stored + 1  # asking stores nothing
+
+
+def test_what_certainly_has_not_happened_is_done_after_the_connection_is_back() -> None:
+    driver = Scripted(LOST, Done(), observes=LOST)
+    with Service(SAMPLE, driver=driver) as service:
+        id = started(service)
+        driver._observes = NotYet()
+        service.clock.advance("5s")
+        assert "attempt 1 failed (ConnectionError: connection lost)" in says(service, id)
+        service.clock.advance("5s")
+        assert status(service, id) is Status.FINISHED
+    assert driver.asked == ["check", "perform 1", "observe", "observe", "perform 2"]
+
+
+def test_a_driver_can_say_when_it_can_see_more() -> None:
+    at = 1_800_000_000_000_000 + 90_000_000
+    driver = Scripted(LOST, observes=Later(at, "the host restarts"))
+    with Service(SAMPLE, driver=driver) as service:
+        id = started(service)
+        hold = service._session.run(service._session.node.platform.explain(id))
+        assert not isinstance(hold, Refused)
+        assert [hold.until for hold in hold.holds] == [at]
+        driver._observes = Happened()
+        service.clock.advance("89s")
+        assert status(service, id) is Status.STARTED
+        service.clock.advance("1s")
+        assert status(service, id) is Status.FINISHED
+
+
+def test_an_event_that_cannot_be_seen_can_be_finished_and_its_driver_is_not_asked_again() -> None:
+    driver = Scripted(LOST, observes=LOST)
+    with Service(SAMPLE, driver=driver) as service:
+        id = started(service)
+        refused = service._session.run(service._session.node.platform.retry(id, "operator"))
+        assert isinstance(refused, Refused)
+        service._session.run(service._session.node.platform.finish(id, "operator", "looked myself"))
+        service._session.settle()
+        assert status(service, id) is Status.FINISHED
+        assert service._session.node.scheduler.next_due() is None
+        service.clock.advance("1h")
+    assert driver.asked == ["check", "perform 1", "observe"]
+
+
+def test_what_cannot_be_seen_is_observed_again_by_the_next_process() -> None:
+    disk = Disk()
+    with Service(SAMPLE, store=MemoryStore(disk), driver=Scripted(LOST, observes=LOST)) as service:
+        id = started(service)
+    driver = Scripted(observes=LOST)
+    with Service(SAMPLE, store=MemoryStore(disk), driver=driver) as service:
+        service._session.settle()
+        assert "cannot be seen yet" in says(service, id)
+        driver._observes = Happened()
+        service.clock.advance("5s")
+        assert status(service, id) is Status.FINISHED
+    assert driver.asked == ["observe", "observe"]
 
 
 def test_a_repeatable_driver_is_simply_asked_again() -> None:

@@ -19,6 +19,7 @@ from forewarn.drivers.port import (
     Driver,
     Failed,
     Happened,
+    Later,
     NotYet,
     Observed,
     Performed,
@@ -188,6 +189,27 @@ def test_an_outcome_that_is_unknown_waits_for_an_operator() -> None:
         assert driver.calls[2:] == [("perform", "h2"), ("observe", "h2")]
         service._session.run(service._session.node.hosts.put_back("h2", "test"))
         service._session.settle()
+        assert report_of(service, id).state == "done"
+
+
+def test_a_driver_that_cannot_see_whether_work_was_done_is_asked_again() -> None:
+    driver = Worker(ConnectionError("lost"))
+    driver.observed = Later(None, "no route to h2")
+    with Service(FLEET, driver=driver) as service:
+        id = start(service, selection=Selection(hosts=("h2",)))
+        service.clock.advance("4s")
+        explained = service._session.run(service._session.node.rollouts.explain(id))
+        assert not isinstance(explained, Refused)
+        (wait,) = explained.waits[0].group.examples
+        assert "cannot be seen yet: no route to h2" in wait.message
+        service.clock.advance("1h")
+        assert driver.calls[0] == ("perform", "h2")
+        assert set(driver.calls[1:]) == {("observe", "h2")}
+        service._session.run(service._session.node.hosts.put_back("h2", "test"))
+        service.clock.advance("5m")
+        asked = len(driver.calls)
+        service.clock.advance("1h")
+        assert len(driver.calls) == asked
         assert report_of(service, id).state == "done"
 
 
