@@ -512,14 +512,14 @@ def test_polls_that_are_sent_one_by_one_and_not_read_are_all_answered_later(
 
 
 @pytest.mark.usefixtures("loop", "narrow")
-def test_ten_thousand_polls_that_are_not_read_wait_and_are_answered_in_order() -> None:
+def test_four_thousand_polls_that_are_not_read_wait_and_are_answered_in_order() -> None:
     with Service(fleet_of(2), sockets=True, front=True) as service:
         guest, other = Guest(service, "web0_0"), Guest(service, "web1_0")
         guest.get()
         service.schedule("Freeze", guest.name)
         bodies = [guest.get(version).body for version in VERSIONS]
         before = polled(service, guest)
-        count = 10_000
+        count = 4_000
         with narrow_line(guest) as line:
             said = b"".join(request("GET", events(VERSIONS[n % 7]), METADATA) for n in range(count))
             sender = threading.Thread(target=line.send, args=(said,), daemon=True)

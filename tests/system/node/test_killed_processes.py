@@ -22,7 +22,7 @@ from helpers.paths import HELPERS
 from helpers.recorded_state import read_state
 from helpers.waiting import until_async
 
-KILLS = 16
+KILLS = 8
 KINDS = {
     "web": "scale-set",
     "sql": "availability-set",
@@ -80,7 +80,7 @@ async def killed_in_turn(victims: Victims) -> tuple[LoadGenerator, list[tuple[fl
     crowd = asyncio.get_running_loop().create_task(guests.go_on())
     away = []
     for life in range(KILLS):
-        if life % 8 == 0:
+        if life % 4 == 0:
             await guests.control("POST", "/v1/rollouts", {**ROLLOUT, "allow_overlap": True})
         await asyncio.wait([crowd], timeout=guests.chance.uniform(0.1, 0.9))
         assert not crowd.done(), crowd
@@ -104,7 +104,7 @@ def was_loaded(guests: LoadGenerator, victims: Victims) -> bool:
     exchanges = [line for line in guests.trace if line["kind"] == "exchange"]
     answered = Counter((line["method"], line["status"]) for line in exchanges)
     impacts = (victims.directory / "state.db.impacts").read_text().count("\n")
-    return answered["GET", 200] > 500 and answered["POST", 200] > 100 and impacts > 10
+    return answered["GET", 200] > 250 and answered["POST", 200] > 50 and impacts > 5
 
 
 def held_up(finding: Finding, raised: dict[str, Event], away: list[tuple[float, float]]) -> bool:
