@@ -28,7 +28,7 @@ from helpers.waiting import LIMIT
 
 SOURCE = Path(__file__).with_suffix(".c")
 SYNC, WRITE = 1, 2
-WRITES_STEP = 2  # of the writes of a life, every other one fails; of the syncs, each one
+WRITES_STEP = 4  # of the writes of a life, every fourth one fails; of the syncs, each one
 OPENED = "opened"
 
 
