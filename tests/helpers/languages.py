@@ -13,6 +13,7 @@ import msgspec
 from helpers.paths import ROOT
 
 EXAMPLES = ROOT / "examples" / "clients"
+STATIC = ("-gccgoflags", "-static")  # of gccgo; to find libraries takes half of a short life
 GO_ENVIRONMENT = {"GOFLAGS": "-mod=mod", "GOPROXY": "off", "GOTOOLCHAIN": "local"}
 LIBRARIES = ("-r:System.Net.Http", "-r:System.Runtime.Serialization")
 
@@ -56,7 +57,8 @@ def program(language: str, room: Path) -> tuple[str, ...]:
     if language == "node":
         return (found["node"], str(source / "drain.js"), "--every", "0.1")
     if language == "go":
-        command = [found["go"], "build", "-o", str(target), "."]
+        static = STATIC if Path(found["go"]).name != "go" else ()
+        command = [found["go"], "build", *static, "-o", str(target), "."]
         _compile(command, source)
         return (str(target), "-every", "100ms")
     sources = ("Events.cs", "Watcher.cs", "Drain.cs")
