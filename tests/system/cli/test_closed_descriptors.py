@@ -104,7 +104,7 @@ def assert_harmless(pid: int, closed: Sequence[int]) -> None:
         assert link == "/dev/null" or link.startswith("pipe:") or link.endswith("/output")
 
 
-@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
+@pytest.mark.parametrize("closed", [(2,), (0, 1, 2)])
 def test_the_service_answers_and_its_state_stays_whole(
     closed: tuple[int, ...], tmp_path: Path
 ) -> None:

@@ -217,17 +217,17 @@ def test_silent_connections_are_closed(said: bytes) -> None:
             assert guest.recv(4096) == b""
 
 
-def test_a_thousand_events_in_one_group() -> None:
+def test_hundreds_of_events_in_one_group() -> None:
     with Service(SAMPLE) as service:
         service.get("web_0")
-        for _ in range(1_000):
+        for _ in range(300):
             service.schedule("Freeze", "web_0")
-        assert len(service.document("web_1")["Events"]) == 1_000
+        assert len(service.document("web_1")["Events"]) == 300
         service.clock.advance("15m")
         statuses = [event["EventStatus"] for event in service.document("web_1")["Events"]]
-        assert statuses == ["Started"] + ["Scheduled"] * 999  # one machine, one at a time
+        assert statuses == ["Started"] + ["Scheduled"] * 299  # one machine, one at a time
         service.clock.advance("5m")
-        assert len(service.document("web_1")["Events"]) == 999
+        assert len(service.document("web_1")["Events"]) == 299
 
 
 def test_changes_of_the_fleet_file_are_applied_at_a_restart(tmp_path: Path) -> None:
