@@ -11,10 +11,10 @@ import psycopg
 
 from forewarn.store import MemoryStore, Store
 from forewarn.store.memory import Disk
-from forewarn.store.memory_lease import ENDED
 from forewarn.store.port import Member
 from forewarn.store.sqlite.engine import SqliteStore
 from helpers import postgres
+from helpers.shared_memory import ENDED, SharedDisk, SharedMemoryStore
 
 Reopen: TypeAlias = Callable[[], Store]
 
@@ -55,8 +55,8 @@ def shared_state(engine: str) -> Open:
     """Return a function that opens the same state for each of several members, with a lease of so
     many seconds."""
     if engine == "memory":
-        disk = Disk()
-        return lambda member, lease: MemoryStore(disk, member, lease=lease)
+        disk = SharedDisk()
+        return lambda member, lease: SharedMemoryStore(disk, member, lease=lease)
     from forewarn.store.postgres.engine import PostgresStore
 
     postgres.needed()
@@ -68,8 +68,8 @@ async def kill(store: Store) -> None:
     """End a store as kill -9 would end its process: the lease is not given back."""
     leadership = store.leadership
     assert leadership is not None
-    if isinstance(store, MemoryStore):
-        leadership._term = 0  # type: ignore[attr-defined]
+    if isinstance(store, SharedMemoryStore):
+        store.leadership._term = 0
     else:
         leadership._lease.term = 0  # type: ignore[attr-defined]
     await store.close()
@@ -77,7 +77,7 @@ async def kill(store: Store) -> None:
 
 def expire(store: Store) -> None:
     """Let the lease on the state of this store run out, as after a long pause of who has it."""
-    if isinstance(store, MemoryStore):
+    if isinstance(store, SharedMemoryStore):
         store.disk.lease.until = ENDED
     else:
         with psycopg.connect(store.url, autocommit=True) as connection:  # type: ignore[attr-defined]
@@ -86,7 +86,7 @@ def expire(store: Store) -> None:
 
 def shorten(store: Store, length: float) -> None:
     """Let the lease of a store that was killed last for so many seconds."""
-    if isinstance(store, MemoryStore):
+    if isinstance(store, SharedMemoryStore):
         store.disk.lease.length = length
     else:
         with psycopg.connect(store.url, autocommit=True) as connection:  # type: ignore[attr-defined]
@@ -95,8 +95,8 @@ def shorten(store: Store, length: float) -> None:
 
 def renew(store: Store) -> None:
     """Renew the lease of a store now."""
-    if isinstance(store, MemoryStore):
-        store.leadership._renew()  # type: ignore[union-attr]
+    if isinstance(store, SharedMemoryStore):
+        store.leadership._renew()
     else:
         with psycopg.connect(store.url, autocommit=True) as connection:  # type: ignore[attr-defined]
             store._lease.renew(connection)  # type: ignore[attr-defined]

@@ -27,13 +27,12 @@ from forewarn.metadata.endpoint.limits import Limits
 from forewarn.node import Config, Node
 from forewarn.service.engine.clock import Clock, VirtualClock
 from forewarn.service.telemetry.event_trace import EventTrace
-from forewarn.store import MemoryStore
-from forewarn.store.memory_lease import MemoryLeadership
 from forewarn.store.port import Commit, Member, NotLeading, OutcomeUnknown, Work
 from forewarn.support import guard
 from forewarn.testing.kit.inprocess import Response
 from forewarn.wire.requests import write_approval
 from forewarn.wire.versions import NEWEST
+from helpers.shared_memory import MemoryLeadership, SharedDisk, SharedMemoryStore
 from simulation.script import NAMES, Script
 from simulation.world import (
     FLEET,
@@ -140,9 +139,7 @@ def _tag(context: contextvars.Context | None) -> str:
 
 class ClusterLeadership(MemoryLeadership):
     def __init__(self, store: ClusterStore, on_taken: Callable[[], None]) -> None:
-        row = store.disk.lease
-        member = Member(name=store.owner.name, machine=store.owner.name, address="")
-        super().__init__(store, row, member, LEASE, store._commits_after)
+        super().__init__(store, store.member, LEASE)
         self._on_taken = on_taken
         self.clock_error = lambda: store.sim.clock_error(store.owner.name)
 
@@ -158,14 +155,17 @@ class ClusterLeadership(MemoryLeadership):
         return super()._claim()
 
 
-class ClusterStore(MemoryStore):
+class ClusterStore(SharedMemoryStore):
     """A store whose node fails at a given commit."""
 
+    leadership: ClusterLeadership
+
     def __init__(self, sim: Cluster, owner: ControlNode) -> None:
-        super().__init__(sim.disk)
+        self.member = Member(name=owner.name, machine=owner.name, address="")
+        super().__init__(sim.disk, self.member)
         self.sim = sim
         self.owner = owner
-        self.leadership: ClusterLeadership = ClusterLeadership(self, lambda: sim.on_taken(owner))
+        self.leadership = ClusterLeadership(self, lambda: sim.on_taken(owner))
 
     def _worker_context(self) -> contextvars.Context:
         return self.owner.context.copy()
@@ -300,10 +300,12 @@ class ControlNode:
 
 class Cluster(Simulation):
     loop: NodeLoop
+    disk: SharedDisk
     rules = RULES
 
     def __init__(self, seed: int, fault: Fault) -> None:
         super().__init__(seed, Kill())
+        self.disk = SharedDisk()
         self.world = ClusterWorld(self)
         self.fault = fault
         self.faults = self.calls = 0

@@ -17,10 +17,9 @@ from forewarn.metadata.upstream import LocalUpstream, NotDurable
 from forewarn.service.engine import executor
 from forewarn.service.engine.clock import RealClock
 from forewarn.service.engine.executor import Executor
-from forewarn.store import MemoryStore
 from forewarn.store.base import BatchingStore
-from forewarn.store.memory_lease import MemoryLeadership
 from forewarn.support import guard
+from helpers.shared_memory import MemoryLeadership, SharedMemoryStore
 from simulation.cluster import ClusterScript, ClusterStore, Failure, Fault
 from simulation.lives import live
 from simulation.wrong_clocks import WrongClocksCluster, WrongClocksScript
@@ -39,7 +38,7 @@ def has_no_fence(patch: pytest.MonkeyPatch) -> None:
 
 
 def checks_its_term_before_the_transaction(patch: pytest.MonkeyPatch) -> None:
-    persist, check = ClusterStore._persist, MemoryStore._check_term
+    persist, check = ClusterStore._persist, SharedMemoryStore._check_term
 
     async def checked_first(self: ClusterStore, *batch: Any) -> None:
         check(self)
@@ -51,20 +50,20 @@ def checks_its_term_before_the_transaction(patch: pytest.MonkeyPatch) -> None:
 
 
 def acknowledges_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
-    persist = MemoryStore._persist
-    writing: dict[MemoryStore, Any] = {}
+    persist = SharedMemoryStore._persist
+    writing: dict[SharedMemoryStore, Any] = {}
 
-    async def later(self: MemoryStore, *batch: Any) -> None:
+    async def later(self: SharedMemoryStore, *batch: Any) -> None:
         if self in writing:
             await writing[self]
         writing[self] = guard.Tasks().start(write(self, *batch), "write")
 
-    async def write(self: MemoryStore, *batch: Any) -> None:
+    async def write(self: SharedMemoryStore, *batch: Any) -> None:
         for _ in range(SLOW):
             await guard.pause(0)
         await persist(self, *batch)
 
-    patch.setattr(MemoryStore, "_persist", later)
+    patch.setattr(SharedMemoryStore, "_persist", later)
 
 
 def adopts_commits_in_the_wrong_order(patch: pytest.MonkeyPatch) -> None:

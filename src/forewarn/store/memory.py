@@ -1,8 +1,4 @@
-"""The engine without a file: all state is in a `Disk` object, which a test can keep and reopen.
-
-Several stores can have one disk if each is given a name: then one of them decides, and the others
-follow (`memory_lease.py`).
-"""
+"""The engine without a file: all state is in a `Disk` object, which a test can keep and reopen."""
 
 from __future__ import annotations
 
@@ -18,7 +14,6 @@ from forewarn.core.history import HistoryWriter, Record, RecordKind
 from forewarn.core.registry import ClockAccepted, Registry, StateRestored
 from forewarn.core.retiming import Correction
 from forewarn.store.base import BatchingStore, forgotten
-from forewarn.store.memory_lease import LeaseRow, MemoryLeadership
 from forewarn.store.port import (
     Commit,
     Copy,
@@ -26,11 +21,9 @@ from forewarn.store.port import (
     Key,
     KeyedRequest,
     Mark,
-    Member,
     NotifyPosition,
     PollSightings,
     StoreFailed,
-    Work,
 )
 
 
@@ -50,7 +43,6 @@ class Disk:
         self.timeline: list[Record] = []  # the same records, ordered by time
         self.seen_events: dict[str, Record] = {}  # the records of who was shown them
         self.last_record = 0  # the highest number of a record so far
-        self.lease = LeaseRow()
 
     def record(self, records: Iterable[Record]) -> None:
         for record in records:
@@ -78,17 +70,9 @@ class Disk:
 
 
 class MemoryStore(BatchingStore):
-    leadership: MemoryLeadership | None = None
-
-    def __init__(
-        self, disk: Disk | None = None, member: Member | None = None, *, lease: float = 6.0
-    ) -> None:
+    def __init__(self, disk: Disk | None = None) -> None:
         super().__init__()
         self.disk = disk or Disk()
-        if member is not None:
-            self.leadership = MemoryLeadership(
-                self, self.disk.lease, member, lease, self._commits_after
-            )
 
     def size(self) -> int:
         return 0
@@ -101,35 +85,9 @@ class MemoryStore(BatchingStore):
         self._registry = self.disk.registry.copy()
         self._seq = self.disk.commits[-1].seq if self.disk.commits else 0
 
-    async def close(self) -> None:
-        await super().close()
-        if self.leadership is not None:
-            await self.leadership.stop()
-
-    def problem(self) -> str:
-        return (self.leadership and self.leadership.ended) or super().problem()
-
-    async def transact(self, work: Work) -> Commit | None:
-        if self.leadership is not None:
-            self.leadership.check_leading()
-            if self.leadership.ended:
-                raise StoreFailed(self.leadership.ended)
-        return await super().transact(work)
-
-    def _check_term(self) -> None:
-        """Check that this store decides; what is written without a pause in between belongs to its
-        term."""
-        if self.leadership is not None:
-            self.leadership.check_term()
-
-    def _commits_after(self, seq: int) -> list[Commit]:
-        commits = self.disk.commits
-        return commits[bisect_right(commits, seq, key=lambda commit: commit.seq) :]
-
     async def _persist(
         self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
     ) -> None:
-        self._check_term()
         history = HistoryWriter(before, self._registry.hosts)
         self.disk.groups.update(after)
         for name in forgotten(commits, after):
@@ -157,7 +115,6 @@ class MemoryStore(BatchingStore):
                             self.disk.sightings.machines.pop(name, None)
                         case MachinePut(machine=machine) if machine.gone:
                             self.disk.sightings.machines.pop(machine.name, None)
-        self.disk.lease.announce()
 
     def _accept_clock(self, commit: Commit, accepted: ClockAccepted) -> None:
         disk, replace = self.disk, msgspec.structs.replace
@@ -200,7 +157,6 @@ class MemoryStore(BatchingStore):
         return self.disk.keys.get((owner, name))
 
     async def save_answer(self, key: Key, status: int, answer: bytes) -> None:
-        self._check_term()
         keyed = self.disk.keys.get((key.owner, key.name))
         if keyed is None or keyed.key != key:
             raise StoreFailed(f"no request was carried out under the key '{key.name}'")
@@ -250,7 +206,6 @@ class MemoryStore(BatchingStore):
         return msgspec.structs.replace(record, shown={} if seen is None else seen.shown)
 
     async def prune(self, cutoff: Time, keeps: Callable[[Event], bool]) -> int:
-        self._check_term()
         disk = self.disk
         over = {
             event.id
@@ -271,7 +226,6 @@ class MemoryStore(BatchingStore):
         return removed
 
     async def save(self, sightings: PollSightings) -> None:
-        self._check_term()
         stored = self.disk.sightings
         stored.seen.update(sightings.seen)
         stored.used.update(sightings.used)
@@ -310,11 +264,9 @@ class MemoryStore(BatchingStore):
         return dict(self.disk.notify_positions)
 
     async def save_notify_position(self, position: NotifyPosition) -> None:
-        self._check_term()
         self.disk.notify_positions[position.name] = position
 
     async def delete_notify_position(self, name: str) -> None:
-        self._check_term()
         self.disk.notify_positions.pop(name, None)
 
     async def copy(self, at: Time) -> Copy | None:

@@ -1,5 +1,5 @@
-"""Which of several stores on one `Disk` decides: the lease of the PostgreSQL engine, without a
-database, for tests and simulations of several control nodes.
+"""One state in memory that several stores open, of which one decides: the lease of the PostgreSQL
+engine, without a database, for tests and simulations of several control nodes.
 
 The rules are the same: a claim begins a new term, everything that is written checks its term first,
 a node counts its lease from before the claim, and whoever claims has seen the row unchanged for the
@@ -12,20 +12,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 
 from forewarn import __version__
-from forewarn.store.base import BatchingStore
+from forewarn.core import Event, Group, Time
+from forewarn.store import MemoryStore
 from forewarn.store.lease_watch import LeaseWatch
+from forewarn.store.memory import Disk
 from forewarn.store.port import (
     CLOCK_LIMIT,
     Commit,
     ControlNode,
     Deposed,
+    Key,
     Leader,
     Leadership,
     Member,
+    NotifyPosition,
     NotLeading,
+    PollSightings,
+    StoreFailed,
+    Work,
 )
 from forewarn.support import guard
 
@@ -57,17 +65,14 @@ class LeaseRow:
 class MemoryLeadership(Leadership):
     def __init__(
         self,
-        store: BatchingStore,
-        row: LeaseRow,
+        store: SharedMemoryStore,
         member: Member,
         length: float,
-        commits_after: Callable[[int], Sequence[Commit]],
     ) -> None:
         self._store = store
-        self._row = row
+        self._row = store.disk.lease
         self.member = member
         self._length = length  # seconds
-        self._commits_after = commits_after
         self._term = 0
         self._until = ENDED
         self._wanted = False
@@ -75,7 +80,7 @@ class MemoryLeadership(Leadership):
         self._news = asyncio.Event()
         self._tasks = guard.Tasks()
         self._following = False
-        self._watch = LeaseWatch(lambda: row.clock())
+        self._watch = LeaseWatch(lambda: self._row.clock())
         self._started = guard.wall_us()
         self.ended = ""  # why this store cannot write any more
         self.clock_error: Callable[[], float] = lambda: 0.0  # of this process, in seconds
@@ -130,7 +135,7 @@ class MemoryLeadership(Leadership):
         return ""
 
     def lag(self) -> tuple[int, float]:
-        return len(self._commits_after(self._store.seq)), 0.0
+        return len(self._store.commits_since(self._store.seq)), 0.0
 
     async def nodes(self) -> Sequence[ControlNode]:
         followers = sorted(self._row.followers, key=lambda follower: _identity(follower.member))
@@ -210,7 +215,7 @@ class MemoryLeadership(Leadership):
                     await self._news.wait()
 
     def _adopt_news(self) -> None:
-        self._store._adopt(self._commits_after(self._store.seq))
+        self._store._adopt(self._store.commits_since(self._store.seq))
 
     def _clock_is_wrong(self) -> bool:
         return abs(self.clock_error()) > CLOCK_LIMIT
@@ -252,3 +257,69 @@ class MemoryLeadership(Leadership):
 
 def _identity(member: Member) -> tuple[str, str]:
     return member.name, member.machine
+
+
+class SharedDisk(Disk):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lease = LeaseRow()
+
+
+class SharedMemoryStore(MemoryStore):
+    """What it writes belongs to the term of its lease."""
+
+    disk: SharedDisk
+    leadership: MemoryLeadership
+
+    def __init__(self, disk: SharedDisk, member: Member, *, lease: float = 6.0) -> None:
+        super().__init__(disk)
+        self.leadership = MemoryLeadership(self, member, lease)
+
+    async def close(self) -> None:
+        await super().close()
+        await self.leadership.stop()
+
+    def problem(self) -> str:
+        return self.leadership.ended or super().problem()
+
+    def commits_since(self, seq: int) -> Sequence[Commit]:
+        commits = self.disk.commits
+        return commits[bisect_right(commits, seq, key=lambda commit: commit.seq) :]
+
+    async def transact(self, work: Work) -> Commit | None:
+        self.leadership.check_leading()
+        if self.leadership.ended:
+            raise StoreFailed(self.leadership.ended)
+        return await super().transact(work)
+
+    # What is written right after the check, without a pause in between, belongs to the term.
+
+    def _check_term(self) -> None:
+        self.leadership.check_term()
+
+    async def _persist(
+        self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
+    ) -> None:
+        self._check_term()
+        await super()._persist(commits, before, after)
+        self.disk.lease.announce()
+
+    async def save_answer(self, key: Key, status: int, answer: bytes) -> None:
+        self._check_term()
+        await super().save_answer(key, status, answer)
+
+    async def prune(self, cutoff: Time, keeps: Callable[[Event], bool]) -> int:
+        self._check_term()
+        return await super().prune(cutoff, keeps)
+
+    async def save(self, sightings: PollSightings) -> None:
+        self._check_term()
+        await super().save(sightings)
+
+    async def save_notify_position(self, position: NotifyPosition) -> None:
+        self._check_term()
+        await super().save_notify_position(position)
+
+    async def delete_notify_position(self, name: str) -> None:
+        self._check_term()
+        await super().delete_notify_position(name)
