@@ -33,7 +33,7 @@ def main() -> int:
     moved = {}
     if task["type"] == "Redeploy":
         for machine in task["machines"]:
-            moved[machine["name"]] = next(h for h in task["hosts"] if h != machine["host"])
+            moved[machine["name"]] = machine["target"]
     sys.stdout.write(json.dumps({"moved": moved}))
     return 30 if verb == "observe" else 0
 

@@ -40,6 +40,7 @@ from forewarn.node import node as node_module
 from forewarn.node.config import Address, NodeLines, Tls
 from forewarn.service.engine.clock import FollowedClock, Interruption
 from forewarn.service.engine.executor import RETRY_AFTER
+from forewarn.service.indexes.placement import targets_of
 from forewarn.service.telemetry import health
 from forewarn.store.port import Commit
 from forewarn.support import guard
@@ -428,9 +429,9 @@ class Hosts(Simulation):
             for event in group.events:
                 moves = event.relocates and event.status is Status.STARTED
                 if moves and name in event.resources:
-                    targets = self.node.host_index.free_for(group.name, name)
-                    if targets and self.chance.random() < 0.5:
-                        self._arrived.setdefault((event.id, name), targets[0])
+                    target = targets_of(event).get(name, "")
+                    if target and self.chance.random() < 0.5:
+                        self._arrived.setdefault((event.id, name), target)
                     return self._arrived.get((event.id, name))
         return None
 

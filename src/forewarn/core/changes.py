@@ -6,11 +6,11 @@ beginning gives the stored state.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 import msgspec
 
-from forewarn.core.events import Event
+from forewarn.core.events import Event, Status
 from forewarn.core.fleet import GroupKind, Machine, Place, Policy
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import SHOWN, Move
@@ -81,6 +81,17 @@ Change: TypeAlias = (
     | Seen
     | Renumbered
 )
+
+
+def begins_attempt(change: Change) -> TypeGuard[EventMoved]:
+    """Does this change record a new attempt?"""
+    return (
+        isinstance(change, EventMoved)
+        and change.what in (Move.START, Move.FAIL, Move.ATTEMPT)
+        and change.event.status is Status.STARTED
+        and change.event.attempt is not None
+        and change.event.attempt.open
+    )
 
 
 class Changes(msgspec.Struct, frozen=True):

@@ -178,6 +178,8 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     why: str
     output: str = ""
     answer: str = ""
+    unsuitable: tuple[str, ...] = ()  # hosts that cannot be targets: others are chosen
+    moved: dict[str, str] = {}  # machines that have moved all the same, and where to
 
 
 class Unclear(msgspec.Struct, frozen=True, tag="unclear"):

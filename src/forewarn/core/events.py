@@ -171,6 +171,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     next_at: Time | None = None
     note: str = ""  # the driver's last problem, if it had one
     stuck: bool = False  # whether it was carried out is unknown; an operator has to decide
+    targets: dict[str, str] = {}  # by machine that it moves: the host that is reserved for it
+    unsuitable: tuple[str, ...] = ()  # hosts that the driver has refused as targets
 
 
 class Postponement(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,12 +7,15 @@ of an enabled group differ exactly if their incarnations differ.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from forewarn.core.events import Event, EventType, Source, Status
 from forewarn.core.fleet import GroupKind, Machine, Place, Policy
 from forewarn.core.time import Duration, Time
+
+T = TypeVar("T")
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,20 +77,25 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
         back = {name for name, machine in machines.items() if machine.host == event.host}
         return frozenset(event.left) - back
 
+    def concerned(self, event: Event) -> list[Machine]:
+        """Return those machines of an event that are alive and have not moved away."""
+        machines = self.named(event.resources)
+        away = self.away(event)
+        stayed = (machines.get(name) for name in event.resources if name not in away)
+        return [machine for machine in stayed if machine is not None and machine.alive]
 
-def replaced(
-    before: Sequence[Machine], after: Sequence[Machine]
-) -> tuple[list[Machine], list[Machine]]:
-    """Return the machines of a group that are no longer the same, and those in place of them. Of
-    many machines, usually one is replaced where it was."""
+
+def replaced(before: Sequence[T], after: Sequence[T]) -> tuple[list[T], list[T]]:
+    """Return the machines or events of a group that are no longer the same, and those in place of
+    them. Of many machines, usually one is replaced where it was."""
     gone, come = list(before), list(after)
     if len(before) == len(after):
         pairs = [pair for pair in zip(before, after, strict=True) if pair[0] is not pair[1]]
         gone, come = [old for old, _ in pairs], [new for _, new in pairs]
-    same = {id(machine) for machine in gone} & {id(machine) for machine in come}
+    same = {id(item) for item in gone} & {id(item) for item in come}
     return (
-        [machine for machine in gone if id(machine) not in same],
-        [machine for machine in come if id(machine) not in same],
+        [item for item in gone if id(item) not in same],
+        [item for item in come if id(item) not in same],
     )
 
 

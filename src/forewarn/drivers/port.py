@@ -50,6 +50,10 @@ class TaskMachine(msgspec.Struct, frozen=True):
     addresses: tuple[str, ...] = ()
     vm_id: str = ""
     labels: Mapping[str, str] = {}  # its own, and those of its group
+    # The host that it is to move to, which is reserved for it until the event is over; in a check,
+    # the one that it would be given now. Empty: it does not move, or control knows of no host.
+    target: str = ""
+    alternatives: tuple[str, ...] = ()  # others that could be its target, the best first
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -73,7 +77,6 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     moves: bool = False  # a live migration
     parts: tuple[Part, ...] = ()  # the events carried out as one with this one, itself included
-    hosts: tuple[str, ...] = ()  # where machines could be moved to, the best one first
     host_labels: Mapping[str, Mapping[str, str]] = {}  # of all hosts named here that have labels
     known_hosts: frozenset[str] = frozenset()  # all hosts that a machine may be on afterwards
     duration: int = -1

@@ -329,12 +329,7 @@ def _moved(task: Task) -> dict[str, str]:
     """Return the new host of each machine that a redeploy or a live migration moves."""
     if not task.type.traits.relocates and not task.moves:
         return {}
-    moved = {}
-    for machine in task.machines:
-        others = [host for host in task.hosts if host != machine.host]
-        if others:
-            moved[machine.name] = others[0]
-    return moved
+    return {machine.name: machine.target for machine in task.machines if machine.target}
 
 
 def _make(options: DriverOptions, context: DriverContext) -> SimulatedDriver:

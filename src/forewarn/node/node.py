@@ -262,7 +262,7 @@ class Node(Component):
         self.clock.on_interruption(_log_interruption)
         self.host_index = HostIndex(store)
         self.host_index.load()
-        self.host_index.having = self.machine_index.at
+        self.host_index.placement.having = self.machine_index.at
         self.apart_hosts = self.host_index.apart
         self.overview = Overview(store, self.poll_index)
         self.publishing = Publishing()

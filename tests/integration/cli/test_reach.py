@@ -211,7 +211,8 @@ class Stubborn(Driver):
         return NotYet()
 
     async def perform(self, task: Task) -> Performed:
-        assert "h2" not in task.hosts
+        for machine in task.machines:
+            assert "h2" not in (machine.target, *machine.alternatives)
         return Done({machine.name: "h2" for machine in task.machines})
 
 

@@ -590,6 +590,7 @@ def _show(event: s.Event, more: Iterable[tuple[str, str]] = ()) -> None:
             ("group", event.group),
             ("machines", ", ".join(event.machines)),
             *([("host", event.host)] if event.host else []),
+            *([("moving", _moving(event.targets))] if event.targets else []),
             ("not before", f"{time_text(event.not_before)}{_postponed(event)}"),
             *([("windows", "ignored, by an operator")] if event.ignore_windows else []),
             ("description", event.description or "none"),
@@ -626,6 +627,10 @@ def _postponed(event: s.Event) -> str:
 def _status(event: s.Event, held: str) -> str:
     marks = ["unannounced"] * event.unannounced + [held] * bool(event.held)
     return ", ".join([event.status, *marks])
+
+
+def _moving(targets: dict[str, str]) -> str:
+    return ", ".join(f"{machine} to {host}" for machine, host in targets.items())
 
 
 def _impact(seconds: int) -> str:

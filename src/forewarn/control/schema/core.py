@@ -223,6 +223,10 @@ class Event(msgspec.Struct, kw_only=True):
     held: Annotated[
         str, doc("Why an operator has to retry or finish it; empty if that is not so.")
     ] = ""
+    targets: Annotated[
+        dict[str, str],
+        doc("By machine that is being moved: the host that is reserved for it."),
+    ] = {}
 
 
 class EventDetails(Event, kw_only=True):

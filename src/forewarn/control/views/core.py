@@ -179,6 +179,9 @@ def event(event: Event) -> s.Event:
             for item in event.postponed
         ],
         held=event.attempt.note if event.attempt is not None and event.attempt.stuck else "",
+        targets=event.attempt.targets
+        if event.attempt is not None and not event.status.over
+        else {},
         approved=s.Approval(by=event.approved.by, at=to_datetime(event.approved.at))
         if event.approved
         else None,

@@ -26,7 +26,18 @@ def answered(attempt: Attempt, outcome: Again | Failed | Unclear, now: Now) -> A
     match outcome:
         case Again(at=at):
             return msgspec.structs.replace(closed, next_at=max(at, now.at + LEAST_PAUSE))
-        case Failed(why=note):
-            return msgspec.structs.replace(closed, next_at=back_off(attempt.number, now), note=note)
+        case Failed(why=note, unsuitable=hosts, moved=moved):
+            reserved = {
+                machine: host
+                for machine, host in attempt.targets.items()
+                if host not in hosts and machine not in moved
+            }
+            return msgspec.structs.replace(
+                closed,
+                next_at=back_off(attempt.number, now),
+                note=note,
+                targets=reserved,
+                unsuitable=tuple(dict.fromkeys((*attempt.unsuitable, *hosts))),
+            )
         case Unclear(why=note):
             return msgspec.structs.replace(closed, note=note, stuck=True)

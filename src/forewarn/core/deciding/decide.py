@@ -30,7 +30,7 @@ from forewarn.core.changes import (
 from forewarn.core.deciding.announce import announce, fail, user_maintenance
 from forewarn.core.deciding.attempts import answered
 from forewarn.core.deciding.define import define
-from forewarn.core.deciding.finish import finished, record_move, suspect_move
+from forewarn.core.deciding.finish import finished, partly_moved, record_move, suspect_move
 from forewarn.core.deciding.holds import HaltedMachines, halt_holds
 from forewarn.core.deciding.joint import (
     departed_joints,
@@ -263,9 +263,14 @@ def _tick(group: Group, command: c.Tick, now: Now) -> Changes:
 
 
 def _attempted(event: Event, now: Now, by: str = "") -> EventMoved:
-    number = event.attempt.number + 1 if event.attempt else 1
-    after = move(event, Move.ATTEMPT, attempt=Attempt(number=number, at=now.at))
-    return EventMoved(Move.ATTEMPT, after, by)
+    last = event.attempt or Attempt(number=0, at=now.at)
+    attempt = Attempt(
+        number=last.number + 1,
+        at=now.at,
+        targets=last.targets,
+        unsuitable=() if by else last.unsuitable,
+    )
+    return EventMoved(Move.ATTEMPT, move(event, Move.ATTEMPT, attempt=attempt), by)
 
 
 def _enable(group: Group, now: Now) -> Changes:
@@ -383,6 +388,8 @@ def _answer(group: Group, command: c.Answer, now: Now) -> Changes:
         return Changes(items, event.id)
     after = move(event, Move.ANSWER, attempt=answered(attempt, outcome, now))
     change = EventMoved(Move.ANSWER, after, output=outcome.output, answer=outcome.answer)
+    if isinstance(outcome, c.Failed) and outcome.moved and event.relocates:
+        return Changes(partly_moved(group, event, now, change, outcome.moved), event.id)
     return Changes((change,), event.id)
 
 

@@ -50,13 +50,36 @@ def finished(
             for machine in group.machines
             if machine.name in event.resources and machine.alive
         ]
-    if event.relocates or moved:
-        after = apply(group, tuple(items))
-        items += _relocated(after, event, moved or {}, by_driver=carried_out)
-        departing = event.resources if event.relocates else tuple(moved or ())
-        items += _departures(group, event, departing, moved or {})
-    moved_by = f"with {event.id}" if event.relocates or moved else ""
-    return (*items, *moot(apply(group, tuple(items)), now, moved_by))
+    if not event.relocates and not moved:
+        return (*items, *moot(apply(group, tuple(items)), now))
+    departing = event.resources if event.relocates else tuple(moved or ())
+    return _moved(group, event, now, items, departing, moved or {}, by_driver=carried_out)
+
+
+def partly_moved(
+    group: Group, event: Event, now: Now, change: EventMoved, moved: dict[str, str]
+) -> tuple[Change, ...]:
+    """Return the changes that record which machines of an event that is not over have moved: it is
+    no longer about them."""
+    left = tuple(dict.fromkeys((*event.left, *moved)))
+    change = msgspec.structs.replace(change, event=msgspec.structs.replace(change.event, left=left))
+    return _moved(group, event, now, [change], tuple(moved), moved, by_driver=True)
+
+
+def _moved(
+    group: Group,
+    event: Event,
+    now: Now,
+    items: list[Change],
+    departing: Collection[str],
+    moved: dict[str, str],
+    *,
+    by_driver: bool,
+) -> tuple[Change, ...]:
+    """Return these changes, and those that follow because machines of the event have moved."""
+    items += _relocated(apply(group, tuple(items)), event, moved, by_driver=by_driver)
+    items += _departures(group, event, departing, moved)
+    return (*items, *moot(apply(group, tuple(items)), now, f"with {event.id}"))
 
 
 def moot(group: Group, now: Now, moved_by: str = "") -> list[Change]:

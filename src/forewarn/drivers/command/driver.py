@@ -71,6 +71,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
     after: str | float | None = None
     moved: dict[str, str] = {}
+    unsuitable: tuple[str, ...] = ()
 
 
 class _Invalid(Exception):
@@ -175,7 +176,8 @@ class CommandDriver(Driver):
                 case 10:
                     return Again(task.now + _after(ended, ASK_AGAIN), *_record(ended))
                 case 20:
-                    return Failed(_reason(ended) or self._how(ended), *_record(ended))
+                    why = _reason(ended) or self._how(ended)
+                    return Failed(why, *_record(ended), unsuitable=_answer(ended).unsuitable)
         except NotStarted as error:
             return Failed(str(error))
         except (StillAtWork, OSError) as error:
@@ -318,17 +320,18 @@ def _moved(task: Task, ended: Ended) -> dict[str, str]:
             f"the program says that machines have moved, but a {task.type.value} moves none;"
             " only a Redeploy or a live migration does"
         )
-    hosts = {machine.name: machine.host for machine in task.machines}
-    for machine, host in moved.items():
-        if machine not in hosts:
+    machines = {machine.name: machine for machine in task.machines}
+    for name, host in moved.items():
+        machine = machines.get(name)
+        if machine is None:
             raise _Invalid(
-                f"the program says that machine '{machine}' has moved;"
-                f" the event is about {listing(list(hosts))}"
+                f"the program says that machine '{name}' has moved;"
+                f" the event is about {listing(list(machines))}"
             )
-        if host not in task.hosts and host not in task.known_hosts and host != hosts[machine]:
+        if host not in task.known_hosts and host != machine.host:
             raise _Invalid(
-                f"the program says that '{machine}' is on host '{host}' now;"
-                f" the hosts it could be on are {listing(task.hosts)}"
+                f"the program says that '{name}' is on host '{host}' now, which is no host of the"
+                f" fleet; its target is '{machine.target}'"
             )
     return moved
 

@@ -77,7 +77,9 @@ class Strays:
 
     async def polled(self, address: str, host: str) -> None:
         """Note a poll on a host from an address that no machine there has."""
-        having = [machine for machine in self._host_index.having(address) if machine.alive]
+        having = [
+            machine for machine in self._host_index.placement.having(address) if machine.alive
+        ]
         if len(having) != 1 or not having[0].host:
             return  # it is not known which machine it is, or none is known to be anywhere
         if self._suspect(having[0], host):

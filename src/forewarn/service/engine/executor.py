@@ -13,15 +13,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from forewarn.core import Event, Group, Machine, Status, Time
-from forewarn.core.changes import EventMoved
+from forewarn.core import Event, Group, Machine, Time
+from forewarn.core.changes import EventMoved, begins_attempt
 from forewarn.core.commands import Again, Answer, Done, Failed, Outcome, Unclear
 from forewarn.core.deciding.attempts import LEAST_PAUSE, back_off
 from forewarn.core.deciding.joint import members
 from forewarn.core.events import log_fields
 from forewarn.core.fleet import Health
 from forewarn.core.labels import labels_of
-from forewarn.core.lifecycle import Move
 from forewarn.core.registry import ClockAccepted
 from forewarn.core.retiming import Correction
 from forewarn.core.rollouts.model import step_of
@@ -32,16 +31,18 @@ from forewarn.service.engine.open_attempts import Interim, OpenAttempts
 from forewarn.service.engine.publishing import Publishing
 from forewarn.service.engine.writer import Writer
 from forewarn.service.indexes.hosts import HostIndex
+from forewarn.service.indexes.placement import targets_of
 from forewarn.store.port import Batch, Commit, Entry, OutcomeUnknown, States, Store, StoreFailed
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
-from forewarn.support.text import storable, unstorable
+from forewarn.support.text import listing, storable, unstorable
 
 RETRY_AFTER = 1.0  # seconds of guard time before an answer that could not be stored is sent again
 # Seconds of guard time after a take-over before attempts of the last leader are touched: by then it
 # has ended its programs, unless it stands still.
 HANDOVER = 5.0
+MAX_ALTERNATIVES = 10  # hosts beside its target that are named for a machine
 
 log = logger("forewarn")
 
@@ -112,7 +113,13 @@ class Executor:
         """Note that an operator knows that it was not carried out before a backup was restored."""
         self._not_done.add(id)
 
-    def task(self, event: Event, together: Sequence[Event] = (), fence: int = 0) -> Task:
+    def task(
+        self,
+        event: Event,
+        together: Sequence[Event] = (),
+        fence: int = 0,
+        without: Sequence[str] = (),
+    ) -> Task:
         if event.joint is not None and not together:
             together = tuple(members(self._store.groups, event.joint).values())
         concerned = {member.id: self._concerned(member) for member in together or (event,)}
@@ -120,11 +127,12 @@ class Executor:
             self._task_machine(member.group, machine)
             for member in together or (event,)
             for machine in concerned[member.id]
+            if machine.name not in without
         ]
-        targets: tuple[str, ...] = ()
         if event.relocates:
-            targets = self._host_index.free_for(event.group, event.resources[0])
-        host_labels, note = self._of_hosts([*(m.host for m in machines), event.host], targets)
+            machines = self._with_targets(event, machines)
+        offered = (host for m in machines for host in (m.target, *m.alternatives))
+        host_labels, note = self._of_hosts([*(m.host for m in machines), event.host], offered)
         rollout, step = step_of(event.cause) or ("", "")
         return Task(
             event=event.id,
@@ -144,7 +152,6 @@ class Executor:
                     for member in together
                 ]
             ),
-            hosts=targets,
             host_labels=host_labels,
             known_hosts=self._host_index.names() if event.relocates else frozenset(),
             duration=event.duration,
@@ -176,8 +183,8 @@ class Executor:
                 if host.cordon_note:
                     notes[host.cordon_note] = None
         for name in targets:
-            if hosts[name].labels:
-                labels[name] = hosts[name].labels
+            if (host := hosts.get(name)) and host.labels:
+                labels[name] = host.labels
         return labels, "; ".join(notes)
 
     def _task_machine(self, group: str, machine: Machine) -> TaskMachine:
@@ -186,13 +193,52 @@ class Executor:
             machine.name, machine.host, machine.addresses, machine.vm_id, dict(labels)
         )
 
-    def _concerned(self, event: Event) -> list[Machine]:
-        """Return those of its machines that are alive and have not moved away."""
+    def _with_targets(self, event: Event, machines: list[TaskMachine]) -> list[TaskMachine]:
+        """Return the machines of an event that moves them, each with its target and others."""
         group = self._store.groups.get(event.group) or Group(name=event.group)
-        machines = group.named(event.resources)
-        away = group.away(event)
-        stayed = (machines.get(name) for name in event.resources if name not in away)
-        return [machine for machine in stayed if machine is not None and machine.alive]
+        records = group.named(machine.name for machine in machines)
+        offered = self._host_index.placement.alternatives(
+            group, records.values(), MAX_ALTERNATIVES + 1
+        )
+        result = []
+        for machine in machines:
+            others = offered[machine.name]
+            target = targets_of(event).get(machine.name, "")
+            if event.attempt is None and others:  # a check: nothing is chosen yet
+                target = others[0]
+            others = tuple(host for host in others if host != target)[:MAX_ALTERNATIVES]
+            result.append(msgspec.structs.replace(machine, target=target, alternatives=others))
+        return result
+
+    def _nowhere(self, event: Event) -> list[str]:
+        """Return the machines of an attempt that have to move, and for which there is no host. One
+        that is on a host which may stay in use can also be redeployed there."""
+        if not event.relocates or event.attempt is None:
+            return []
+        hosts = self._store.registry.hosts
+        return [
+            machine.name
+            for machine in self._concerned(event)
+            if machine.name not in event.attempt.targets
+            and (host := hosts.get(machine.host)) is not None
+            and (event.moves or not host.healthy)
+        ]
+
+    def _relocated(self, event: Event, outcome: Outcome, nowhere: Sequence[str]) -> Outcome:
+        """Return the outcome of an attempt that moves machines: each is on its target if the driver
+        names no other host. The event goes on as long as there are some without a target."""
+        if not event.relocates or not isinstance(outcome, Done):
+            return outcome
+        names = {machine.name for machine in self._concerned(event)}
+        targets = {name: host for name, host in targets_of(event).items() if name in names}
+        moved = targets | outcome.moved
+        if not nowhere:
+            return msgspec.structs.replace(outcome, moved=moved)
+        return Failed(_no_host(nowhere), outcome.output, outcome.answer, moved=moved)
+
+    def _concerned(self, event: Event) -> list[Machine]:
+        group = self._store.groups.get(event.group)
+        return [] if group is None else group.concerned(event)
 
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         del changed
@@ -207,7 +253,7 @@ class Executor:
             for item in entry.items:
                 if not isinstance(item, EventMoved):
                     continue
-                if _is_new_attempt(item):
+                if begins_attempt(item):
                     self._start(item.event, commit.seq, doubtful=self._doubtful(item))
                 elif item.event.status.over:
                     self._open_attempts.wake(item.event.id)
@@ -234,20 +280,32 @@ class Executor:
             if event.attempt is None or event.attempt.number == 1:
                 await self._until_told(event, what)  # what has begun goes on
             with otel.attempt(event) as span:
-                outcome = await self.attempt(
-                    event.id,
-                    lambda fence: self._task_if_open(event, fence),
-                    commit,
-                    what,
-                    doubtful=doubtful,
-                    **log_fields(event),
-                )
+                outcome = await self._carry_out(event, commit, what, doubtful=doubtful)
                 if outcome is None:
                     return
                 otel.note(span, result=type(outcome).__name__.lower())
                 await self._store_outcome(event, outcome, corrected)
         finally:
             self._ledger.release(what)
+
+    async def _carry_out(
+        self, event: Event, commit: int | None, what: str, *, doubtful: bool
+    ) -> Outcome | None:
+        """Have the driver carry an event out for the machines that it can be carried out for."""
+        nowhere = self._nowhere(event)
+        # What an earlier process may have begun is looked at as a whole.
+        without = nowhere if commit is not None else ()
+        if without and len(without) == len(self._concerned(event)):
+            return Failed(_no_host(nowhere))
+        outcome = await self.attempt(
+            event.id,
+            lambda fence: self._task_if_open(event, fence, without),
+            commit,
+            what,
+            doubtful=doubtful,
+            **log_fields(event),
+        )
+        return None if outcome is None else self._relocated(event, outcome, nowhere)
 
     async def _until_told(self, event: Event, what: str) -> None:
         """Wait while one of its machines is on a host that cannot be told of it, unless that host
@@ -441,13 +499,13 @@ class Executor:
             log.warning("the driver cannot see yet what has happened", **attempt.about, why=why)
             await self._open_attempts.wait(attempt.id, attempt.call, Interim(since, at, unseen=why))
 
-    def _task_if_open(self, event: Event, fence: int) -> Task | None:
+    def _task_if_open(self, event: Event, fence: int, without: Sequence[str] = ()) -> Task | None:
         """Return the task of an event; None if its attempt is not open any more."""
         group = self._store.groups.get(event.group)
         current = group.event(event.id) if group is not None else None
         if current is None or current.attempt is None or not current.attempt.open:
             return None
-        return self.task(current, fence=fence)
+        return self.task(current, fence=fence, without=without)
 
 
 class _Ended(Exception):
@@ -484,17 +542,10 @@ def _joined(performed: str, observed: str) -> str:
     return "\n".join(output for output in (performed, observed) if output)
 
 
+def _no_host(machines: Sequence[str]) -> str:
+    return f"no other host can take {listing(machines)} now"
+
+
 def _call_for(event: Event) -> str:
     """Return the name of an event's driver call."""
     return f"driver call for {event.type.value} {event.id}"
-
-
-def _is_new_attempt(item: EventMoved) -> bool:
-    """Does this commit record a new attempt?"""
-    attempt = item.event.attempt
-    return (
-        item.what in (Move.START, Move.FAIL, Move.ATTEMPT)
-        and item.event.status is Status.STARTED
-        and attempt is not None
-        and attempt.open
-    )

@@ -195,10 +195,14 @@ class Writer:
                 refusal.append(decision)
                 return Batch(now.at, now.lost)
             decisions.extend(decision.decisions)
-            otel.remember(span, decision.items)
+            placed, moving = self._host_index.placement.choose(
+                states, decision.items, decision.after, planned.puts
+            )
+            items = {**decision.items, **placed}
+            otel.remember(span, items)
             entries = [Entry(n, d.changes.items) for n, d in valid.items() if d.changes.items]
-            entries += [Entry(group, items) for group, items in decision.items.items()]
-            after = {**decision.after, **{name: decided.after for name, decided in valid.items()}}
+            entries += [Entry(group, changes) for group, changes in items.items()]
+            after = {**decision.after, **moving, **{n: d.after for n, d in valid.items()}}
             notes = [*planned.notes, *(note for changes in decisions for note in changes.notes)]
             events = [changes.event for changes in decisions if changes.event]
             return Batch(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from forewarn.core import Event, Group, Machine, Status, Time
 from forewarn.core.group import replaced
@@ -11,10 +10,8 @@ from forewarn.core.halts import Halt
 from forewarn.core.labels import matches, parse
 from forewarn.core.registry import HaltReleased, HostPut, HostRemoved
 from forewarn.service.indexes.apart_hosts import ApartHosts
+from forewarn.service.indexes.placement import Placement
 from forewarn.store.port import Commit, Store
-
-MAX_OFFERED = 50  # hosts that are offered to a driver for one machine, the best first
-RERANK = 64  # changed hosts up to which each is ranked separately instead of all again
 
 
 class HostIndex:
@@ -28,9 +25,6 @@ class HostIndex:
         ] = {}  # by host: machines that may be there, but are known to be elsewhere
         self._events_by_host: dict[str, dict[str, str]] = {}  # by host: events, and their groups
         self._indexed: dict[str, tuple[tuple[Machine, ...], tuple[Event, ...]]] = {}
-        self._ranking: list[tuple[int, str]] = []  # every host, by its number of machines
-        self._ranked: dict[str, int] = {}  # by host: its number of machines in `_ranking`
-        self._unranked: set[str] = set()  # hosts whose number may have changed since
         self._names: frozenset[str] | None = None
         self._by_label: dict[str, frozenset[str]] = {}  # by selector of halts: hosts that match
         self._changed: set[str] = set()  # hosts whose machines or events have changed
@@ -39,15 +33,15 @@ class HostIndex:
         # By machine that polls on another host than the one it is known to be on: since when. It
         # cannot be told anything.
         self.strayed: dict[str, Time] = {}
-        # The machines that have an address: each on another host.
-        self.having: Callable[[str], Iterable[Machine]] = lambda _: ()
         store.on_commit(self._on_commit)
         self.apart = ApartHosts(store)  # told of commits after this index, which its listeners read
+        self.placement = Placement(store, self.apart, self._machines_by_host, self._events_by_host)
 
     def load(self) -> None:
         for group in self._store.groups.values():
             self._index(group)
-        self._unranked.update(self._store.registry.hosts)
+        for host in self._store.registry.hosts:
+            self.placement.changed(host)
         self._find_unwarned()
 
     def names(self) -> frozenset[str]:
@@ -138,46 +132,6 @@ class HostIndex:
         """Return the hosts for which such maintenance is planned or under way."""
         return frozenset(host for host in self._events_by_host if self.maintenance_of(host))
 
-    def free_for(self, group: str, machine: str) -> tuple[str, ...]:
-        """Return the hosts that a machine could move to, the best first: healthy hosts that are not
-        cordoned, can be told, have no machine with its address, and for which nothing is planned;
-        preferably without another update domain of its group, and then with few machines."""
-        record = self._store.groups[group].machine(machine)
-        domain, current = (record.domain, record.host) if record else (0, "")
-        members = self._store.groups[group].machines
-        clashing = {m.host for m in members if m.alive and m.domain != domain}
-        taken = {m.host for a in (record.addresses if record else ()) for m in self.having(a)}
-        hosts = self._store.registry.hosts
-        best: list[str] = []
-        less_suitable: list[str] = []
-        self._rank()
-        for _, name in self._ranking:
-            host = hosts[name]
-            if not host.healthy or host.cordoned or self.apart.is_apart(name):
-                continue
-            if name == current or name in taken or self._events_by_host.get(name):
-                continue
-            (less_suitable if name in clashing else best).append(name)
-            if len(best) == MAX_OFFERED:
-                break
-        return (*best, *less_suitable)[:MAX_OFFERED]
-
-    def _rank(self) -> None:
-        """Rank the hosts again that have changed: usually a few of thousands."""
-        hosts = self._store.registry.hosts
-        if len(self._unranked) > RERANK:
-            self._ranked = {name: len(self._machines_by_host.get(name, ())) for name in hosts}
-            self._ranking = sorted((count, name) for name, count in self._ranked.items())
-        else:
-            for name in self._unranked:
-                if name in self._ranked:
-                    before = self._ranked.pop(name), name
-                    del self._ranking[bisect_left(self._ranking, before)]
-                if name in hosts:
-                    self._ranked[name] = len(self._machines_by_host.get(name, ()))
-                    insort(self._ranking, (self._ranked[name], name))
-        self._unranked.clear()
-
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         for group in changed.values():
             self._index(group, commit.at)
@@ -185,11 +139,11 @@ class HostIndex:
         for put in commit.puts:
             match put:
                 case HostPut(host=host):
-                    self._unranked.add(host.name)
+                    self.placement.changed(host.name)
                     self._names = None
                     self._by_label.clear()
                 case HostRemoved(name=name):
-                    self._unranked.add(name)
+                    self.placement.changed(name)
                     self._names = None
                     self._by_label.clear()
                 case HaltReleased():
@@ -211,7 +165,7 @@ class HostIndex:
                 on_host = self._machines_by_host.get(machine.host)
                 if on_host is not None and on_host.get(machine.name) == group.name:
                     del on_host[machine.name]
-                    self._unranked.add(machine.host)
+                    self.placement.changed(machine.host)
                 claimed = self._disputed_by_host.get(machine.disputed, {})
                 if claimed.get(machine.name) == group.name:
                     del claimed[machine.name]
@@ -219,18 +173,20 @@ class HostIndex:
                 if machine.host:
                     self._changed |= {machine.host, machine.disputed}
                     self._machines_by_host.setdefault(machine.host, {})[machine.name] = group.name
-                    self._unranked.add(machine.host)
+                    self.placement.changed(machine.host)
                     if machine.disputed:
                         claimed = self._disputed_by_host.setdefault(machine.disputed, {})
                         claimed[machine.name] = group.name
         if events is not group.events:
-            if changed := _deleted(events) ^ _deleted(group.events):
+            past, present = replaced(events, group.events)
+            self.placement.events_changed(past, present)
+            if changed := _deleted(past) ^ _deleted(present):
                 self._changed |= {machine.host for machine in group.named(changed).values()}
-            for event in events:
+            for event in past:
                 if event.host:
                     self._changed.add(event.host)
                     self._events_by_host[event.host].pop(event.id, None)
-            for event in group.events:
+            for event in present:
                 if event.host:
                     self._changed.add(event.host)
                     self._events_by_host.setdefault(event.host, {})[event.id] = group.name

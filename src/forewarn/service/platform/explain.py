@@ -21,7 +21,9 @@ from forewarn.core.deciding.holds import Hold, HoldKind, behind
 from forewarn.core.deciding.postpone import may_be_postponed_by
 from forewarn.core.deciding.reach import not_called
 from forewarn.core.deciding.start import carried_out_jointly
+from forewarn.core.events import Attempt
 from forewarn.service.engine.open_attempts import Interim
+from forewarn.support.text import listing
 
 BY_IGNORING_WINDOWS = (HoldKind.WINDOW, HoldKind.BLACKOUT)  # holds that an operator can lift
 BY_APPROVAL = (HoldKind.NOTICE, HoldKind.GRACE)  # holds that any machine of the group can lift
@@ -90,7 +92,7 @@ def under_way(
         )
     operator = "an operator, by retrying the event if it did not happen, or finishing it if it did"
     if attempt.open:
-        message = f"the driver is at work (attempt {attempt.number})"
+        message = f"the driver is at work (attempt {attempt.number}{_moving(attempt)})"
         ends = "the driver, or an operator, by finishing the event"
         if interim is not None and interim.unseen:
             message = f"what has happened cannot be seen yet: {interim.unseen}"
@@ -103,9 +105,21 @@ def under_way(
         return (_driver(message, attempt.at, operator),)
     if attempt.note:
         message = f"attempt {attempt.number} failed ({attempt.note}); it is repeated automatically"
+        if attempt.unsuitable:
+            message += f", and moves no machine to {listing(attempt.unsuitable)}"
     else:
         message = "it is being carried out; the driver will check again whether it is done"
+        message += _moving(attempt)
     return (_driver(message, attempt.at, operator, attempt.next_at),)
+
+
+def _moving(attempt: Attempt) -> str:
+    """Return where the machines of an attempt go, and which hosts were refused before."""
+    moving = listing([f"{machine} to {host}" for machine, host in attempt.targets.items()])
+    text = f"; moving {moving}" if attempt.targets else ""
+    if attempt.targets and attempt.unsuitable:
+        text += f", since the driver has refused {listing(attempt.unsuitable)}"
+    return text
 
 
 def _driver(message: str, since: Time, unblocked_by: str, until: Time | None = None) -> Hold:

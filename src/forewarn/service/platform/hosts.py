@@ -346,7 +346,7 @@ class Hosts:
         commands: list[tuple[str, c.Command]] = []
         for group, machines in affected:
             for machine in machines:
-                if not self._host_index.free_for(group.name, machine.name):
+                if not self._host_index.placement.free_for(group.name, machine.name):
                     others = self._not_offered(machine)
                     return conflict(
                         f"machine '{machine.name}' cannot move: there is no other healthy host"
@@ -361,8 +361,7 @@ class Hosts:
         index, hint = self._host_index, ""
         if apart := sorted(index.apart.all()):
             hint = f"; not offered, because their nodes are cut off: {listing(apart)}"
-        having = {other.host for address in machine.addresses for other in index.having(address)}
-        if taken := sorted(having - {machine.host}):
+        if taken := sorted(index.placement.taken(machine) - {machine.host}):
             hint += f"; not offered, because its address is taken there: {listing(taken)}"
         return hint
 

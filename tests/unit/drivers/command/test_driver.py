@@ -47,7 +47,7 @@ TASK = Task(
     type=EventType.REDEPLOY,
     source=Source.PLATFORM,
     machines=(TaskMachine("web_0", "a", ("10.0.0.1",)),),
-    hosts=("b", "c"),
+    known_hosts=frozenset("abc"),
     attempt=1,
     started_at=START,
     now=START + SECOND // 2,
@@ -179,7 +179,8 @@ def test_the_outcome_of_a_program_killed_by_a_signal_is_unknown() -> None:
 
 
 def test_a_program_is_given_the_verb_and_the_task() -> None:
-    machine = TaskMachine("web_0", "a", ("10.0.0.1",), "4F00", {"tier": "web"})
+    place = ("web_0", "a", ("10.0.0.1",), "4F00", {"tier": "web"})
+    machine = TaskMachine(*place, target="b", alternatives=("c",))
     joint = msgspec.structs.replace(
         TASK,
         machines=(machine,),
@@ -211,12 +212,13 @@ def test_a_program_is_given_the_verb_and_the_task() -> None:
                 "addresses": ["10.0.0.1"],
                 "vm_id": "4F00",
                 "labels": {"tier": "web"},
+                "target": "b",
+                "alternatives": ["c"],
             }
         ],
         "host": "a",
         "moves": False,
         "parts": [{"event": "E", "group": "web", "machines": ["web_0"]}],
-        "hosts": ["b", "c"],
         "host_labels": {"a": {"rack": "7"}},
         "duration": -1,
         "description": "Host update",
@@ -277,7 +279,7 @@ def test_a_program_can_say_to_which_hosts_machines_have_moved() -> None:
 @pytest.mark.parametrize(
     ("moved", "why"),
     [
-        ('{"web_0": "z"}', "that 'web_0' is on host 'z' now; the hosts it could be on are b, c"),
+        ('{"web_0": "z"}', "that 'web_0' is on host 'z' now, which is no host of the fleet"),
         ('{"web_9": "b"}', "that machine 'web_9' has moved; the event is about web_0"),
         ('{"web_0": 7}', "the program's answer cannot be used"),
         ('["web_0"]', "the program's answer cannot be used"),
@@ -306,6 +308,9 @@ def test_other_last_lines_are_just_output(line: str) -> None:
 
 
 def test_the_reason_is_the_last_line_that_is_no_answer() -> None:
+    refused = perform("""echo no disk; echo '{"unsuitable": ["b"]}'; exit 20""")
+    answer = '{"unsuitable": ["b"]}'
+    assert refused == Failed("no disk", "no disk", answer, unsuitable=("b",))
     assert perform("""echo no disk; echo '{"after": "1s"}'; exit 20""") == Failed(
         "no disk", "no disk", '{"after": "1s"}'
     )
@@ -343,7 +348,7 @@ def test_output_that_would_act_on_a_terminal_is_made_visible() -> None:
 
 
 def test_a_program_that_reads_nothing_of_a_long_task_is_not_waited_for() -> None:
-    many = msgspec.structs.replace(TASK, hosts=tuple(f"host-{n}" for n in range(20_000)))
+    many = msgspec.structs.replace(TASK, description="x" * 200_000)
     assert asyncio.run(shell("exit 30").perform(many)) == Done()
     size = asyncio.run(shell("wc -c").perform(many))
     assert isinstance(size, Done)

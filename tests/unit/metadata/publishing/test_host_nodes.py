@@ -398,7 +398,7 @@ def test_tenants_may_have_the_same_address_on_different_hosts(tmp_path: Path) ->
             at = {host.host: _at(host, "10.0.0.1") for host in (h1, h2)}
             assert at == {"h1": ["web_0"], "h2": ["db_0"]}
             assert [m.name for m in node.machine_index.at("10.0.0.1")] == ["web_0", "db_0"]
-            assert node.host_index.free_for("web", "web_0") == ("h3",)
+            assert node.host_index.placement.free_for("web", "web_0") == ("h3",)
             refused = await node.platform.record_move("web_0", "h2", "test")
             assert isinstance(refused, Refused)
             assert re.search("'h2' .*10.0.0.1", refused.message)

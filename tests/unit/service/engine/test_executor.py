@@ -112,7 +112,7 @@ def test_a_task_has_the_machine_its_host_and_the_reason() -> None:
         (machine,) = task.machines
         assert machine.vm_id == vm_id[1].vm_id != ""
         assert machine.labels == {"tier": "web", "zone": "b"}
-        assert task.hosts == ("h2", "h3")
+        assert (machine.target, machine.alternatives) == ("h2", ("h3",))
         assert task.host_labels == {"h1": {"rack": "7"}, "h2": {"rack": "8"}}
         told = (task.description, task.note, task.ticket, task.rollout, task.step)
         assert told == ("Host update", "fan", "CHG-1", report.rollout.id, "web/0")

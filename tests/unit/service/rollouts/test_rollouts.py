@@ -1347,10 +1347,11 @@ def test_machines_leave_a_host_with_a_conflict_until_one_domain_is_left(crowded:
 
 def test_a_host_that_is_still_a_conflict_after_its_evacuation_pauses_the_rollout() -> None:
     class Stays(SimulatedDriver):
-        """Says that machines have moved, but not where to."""
+        """Says that the machines are where they were."""
 
         async def perform(self, task: Task) -> Performed:
-            return Done() if task.moves else await super().perform(task)
+            where = {machine.name: machine.host for machine in task.machines}
+            return Done(where) if task.moves else await super().perform(task)
 
     with Service(CROWDED, driver=Stays(ImpactJournal(), Durations().paced)) as service:
         id = start(service, selection=Selection(hosts=("h1",)), conflicts=Conflicts.EVACUATE)

@@ -12,7 +12,8 @@ from forewarn.core import Group, Machine
 from forewarn.core.changes import Change, MachinePut, MachineRemoved
 from forewarn.core.fleet import Health, Host
 from forewarn.core.registry import HostPut, HostRemoved, Put
-from forewarn.service.indexes.hosts import MAX_OFFERED, RERANK, HostIndex
+from forewarn.service.indexes.hosts import HostIndex
+from forewarn.service.indexes.placement import MAX_OFFERED, RERANK
 from forewarn.store import MemoryStore
 from forewarn.store.port import Batch, Entry
 
@@ -107,7 +108,7 @@ def test_the_best_hosts_are_those_that_sorting_all_would_find(
         for _ in range(rounds):
             await fleet.change(between)
             for group in GROUPS:
-                offered = fleet.host_index.free_for(group, f"{group}_0")
+                offered = fleet.host_index.placement.free_for(group, f"{group}_0")
                 assert list(offered) == fleet.sorted_anew(group, f"{group}_0")[:MAX_OFFERED]
             assert fleet.host_index.names() == frozenset(fleet.store.registry.hosts)
 
@@ -120,7 +121,7 @@ def test_of_many_hosts_only_the_best_are_offered() -> None:
         await fleet.start()
         for _ in range(5):
             await fleet.change(20)
-            offered = fleet.host_index.free_for("a", "a_0")
+            offered = fleet.host_index.placement.free_for("a", "a_0")
             assert list(offered) == fleet.sorted_anew("a", "a_0")[:MAX_OFFERED]
 
     asyncio.run(play())
@@ -135,7 +136,8 @@ def test_a_store_that_is_opened_again_ranks_as_before() -> None:
         host_index = HostIndex(again)
         await again.open()
         host_index.load()
-        assert host_index.free_for("a", "a_0") == fleet.host_index.free_for("a", "a_0")
+        before = fleet.host_index.placement.free_for("a", "a_0")
+        assert host_index.placement.free_for("a", "a_0") == before
         assert isinstance(again.groups["a"], Group)
 
     asyncio.run(play())
