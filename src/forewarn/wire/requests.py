@@ -59,18 +59,24 @@ class GetToken(msgspec.Struct, frozen=True):
     problem: Problem | None = None
 
 
-class _Approval(msgspec.Struct, frozen=True, rename="pascal"):
-    """The body of a POST. What else there is in it is ignored."""
-
-    start_requests: tuple[msgspec.Raw, ...] = ()
-
-
 class _StartRequest(msgspec.Struct, frozen=True, rename="pascal"):
     event_id: str
 
 
+class _Approval(msgspec.Struct, frozen=True, rename="pascal"):
+    """The body of a POST. What else there is in it is ignored."""
+
+    start_requests: tuple[_StartRequest, ...] = ()
+
+
+class _Unread(msgspec.Struct, frozen=True, rename="pascal"):
+    """The body of a POST that is no approval, to find out why."""
+
+    start_requests: msgspec.Raw = msgspec.Raw()
+
+
 _approval = msgspec.json.Decoder(_Approval)
-_start_request = msgspec.json.Decoder(_StartRequest)
+_unread = msgspec.json.Decoder(_Unread)
 
 MetadataRequest: TypeAlias = GetDocument | PostApproval | GetInstance | GetVersions | GetToken
 Request: TypeAlias = MetadataRequest | extensions.ExtensionRequest
@@ -202,14 +208,18 @@ def read_approval(body: bytes) -> tuple[str, ...] | Problem:
         return errors.NOT_JSON
     try:
         requests = _approval.decode(text).start_requests
-    except msgspec.ValidationError:
-        return errors.NO_START_REQUESTS
+    except msgspec.ValidationError:  # at the first entry that is wrong, however many follow
+        return errors.NO_EVENT_ID if _has_start_requests(text) else errors.NO_START_REQUESTS
     if not requests:
         return errors.NO_START_REQUESTS
+    return tuple(request.event_id.upper() for request in requests)
+
+
+def _has_start_requests(text: str) -> bool:
     try:
-        return tuple(_start_request.decode(request).event_id.upper() for request in requests)
+        return bytes(_unread.decode(text).start_requests).startswith(b"[")
     except msgspec.ValidationError:
-        return errors.NO_EVENT_ID
+        return False
 
 
 def write_approval(ids: Sequence[str]) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,6 +44,17 @@ def test_an_approval_is_read_however_it_is_written(body: str) -> None:
 def test_what_is_ignored_is_not_converted(body: str, more: str) -> None:
     """Such numbers cannot be; smaller ones can, but take long."""
     assert read_approval((body % more).encode()) == ("A",)
+
+
+@pytest.mark.parametrize("entry", ["1", "{}", "[]"])
+def test_nothing_is_made_of_entries_that_follow_a_wrong_one(entry: str) -> None:
+    body = f'{{"StartRequests":[{",".join([entry] * 20_000)}]}}'.encode()
+    tracemalloc.start()
+    try:
+        assert read_approval(body) == errors.NO_EVENT_ID
+        assert tracemalloc.get_traced_memory()[1] < 8 * len(body)
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_ids_stand_in_the_order_they_were_sent() -> None:

@@ -30,8 +30,9 @@ _MAX_SIZE_DIGITS = 16  # hexadecimal digits of a chunk's size
 # What takes long to read in a target. The longest that guests have a use for has a few of each.
 _MAX_PARAMETERS = 64
 _MAX_ESCAPES = 256
-_EXTENSION = rb";" + _TOKEN + rb"+(?:=(?:" + _TOKEN + rb'+|"[\t !#-~\x80-\xff]*"))?'
-_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,%d})(?:%b)*" % (_MAX_SIZE_DIGITS, _EXTENSION))
+# Possessive: there is one way to read an extension, and thousands of ways to try others take long.
+_EXTENSION = rb";" + _TOKEN + rb"++(?:=(?:" + _TOKEN + rb'++|"[\t !#-~\x80-\xff]*+"))?+'
+_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,%d})(?:%b)*+" % (_MAX_SIZE_DIGITS, _EXTENSION))
 _SMALL_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,3})\r\n")  # of a chunk smaller than SLICE
 _PART_OF_CHUNK_LINE = re.compile(rb"[0-9A-Fa-f]{0,%d}(?:;[\t -~\x80-\xff]*)?\r?" % _MAX_SIZE_DIGITS)
 _TRAILER = re.compile(_TOKEN + rb"+:[\t -~\x80-\xff]*")
