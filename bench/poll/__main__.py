@@ -35,7 +35,6 @@ SCENARIOS: Mapping[str, Scenario] = {
     "slow": Scenario("Good pollers beside slow connections", scenarios.slow, report.slow),
     "sweep": Scenario("Keep-alive polls over the size of the fleet", scenarios.sweep, report.sweep),
     "changes": Scenario("Polls while documents change", scenarios.changing, report.changing),
-    "hostile": Scenario("Polls beside attacks", scenarios.hostile, report.hostile),
 }
 
 

@@ -95,10 +95,10 @@ def wrk(server: Server, seconds: int, *, close: bool = False, unique: bool = Fal
 
 
 def _milliseconds(said: str, share: str) -> float:
-    found = re.search(rf"^\s+{share}%\s+([\d.]+)(us|ms|s)$", said, re.MULTILINE)
+    found = re.search(rf"^\s+{share}%\s+([\d.]+)(us|ms|s|m)$", said, re.MULTILINE)
     if found is None:
         raise Failed(f"wrk does not tell its {share}th percentile:\n{said}")
-    return float(found[1]) * {"us": 1e-3, "ms": 1.0, "s": 1e3}[found[2]]
+    return float(found[1]) * {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4}[found[2]]
 
 
 class Generator:

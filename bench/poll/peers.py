@@ -18,8 +18,6 @@ from bench.poll.fleet import PATH, QUERIES, Fleet
 
 HERE = Path(__file__).parent
 NGINX = "/usr/sbin/nginx"
-HOST = "host-a"
-THROTTLE = 5  # requests per machine and second, as on Azure
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,8 @@ class Place:
 Prepare = Callable[[Place, Fleet], Command]
 
 
-def forewarn(place: Place, fleet: Fleet, *, front: bool = True, throttle: int = 0) -> Command:
+def forewarn(place: Place, fleet: Fleet, *, front: bool = True, **more: object) -> Command:
+    """`more` are further settings."""
     (place.directory / "fleet.yaml").write_text(fleet.yaml())
     settings: dict[str, object] = {
         "fleet": "fleet.yaml",
@@ -50,12 +49,12 @@ def forewarn(place: Place, fleet: Fleet, *, front: bool = True, throttle: int = 
         "metadata": f"127.0.0.1:{place.metadata}",
         "control": f"127.0.0.1:{place.control}",
         "front": front,
-        "throttle": throttle,
+        **more,
     }
     if fleet.size == 1:
         settings["max_connections_per_machine"] = 16_384  # the one stands for many
     config = place.directory / "forewarn.toml"
-    config.write_text("\n".join(_written(settings)) + "\n")
+    config.write_text("\n".join(written(settings)) + "\n")
     return Command(
         [sys.executable, "-m", "forewarn", "serve", "--config", str(config)],
         {"XDG_RUNTIME_DIR": str(place.directory)},
@@ -63,40 +62,12 @@ def forewarn(place: Place, fleet: Fleet, *, front: bool = True, throttle: int = 
     )
 
 
-def _written(settings: Mapping[str, object]) -> list[str]:
+def written(settings: Mapping[str, object]) -> list[str]:
     return [f"{key} = {msgspec.json.encode(said).decode()}" for key, said in settings.items()]
 
 
 def without_front(place: Place, fleet: Fleet) -> Command:
     return forewarn(place, fleet, front=False)
-
-
-def node(place: Place, fleet: Fleet) -> Command:
-    """A node beside control on the same host, and the same core."""
-    command = forewarn(place, fleet)
-    machines = place.directory / "fleet.yaml"
-    machines.write_text(
-        f"hosts: [{HOST}]\n" + machines.read_text().replace("}", f", host: {HOST}}}")
-    )
-    config = place.directory / "forewarn.toml"
-    settings = config.read_text().splitlines()
-    nodes = {"nodes": str(place.directory / "nodes"), "nodes_host": HOST}
-    kept = [line for line in settings if not line.startswith(("metadata", "front", "throttle"))]
-    config.write_text("\n".join([*kept, *_written(nodes)]) + "\n")
-    own = {
-        "host": HOST,
-        "control": str(place.directory / "nodes"),
-        "journal": str(place.directory / "journal"),
-        "metadata": f"127.0.0.1:{place.metadata}",
-        "status": "",
-    }
-    (place.directory / "node.toml").write_text("\n".join(_written(own)) + "\n")
-    files = [str(config), str(place.directory / "node.toml")]
-    return Command([sys.executable, "-m", "bench.poll.beside", *files], command.env, command.ready)
-
-
-def throttled(place: Place, fleet: Fleet) -> Command:
-    return forewarn(place, fleet, throttle=THROTTLE)
 
 
 def nginx(place: Place, fleet: Fleet) -> Command:
@@ -161,18 +132,10 @@ def uvicorn(place: Place, fleet: Fleet) -> Command:
 
 
 FOREWARN, WITHOUT_FRONT, NGINX_NAME = "forewarn", "forewarn, no front", "nginx"
-THROTTLED = "forewarn, throttle"
-NODE = "forewarn node"
 PEERS: Mapping[str, Prepare] = {
     FOREWARN: forewarn,
     WITHOUT_FRONT: without_front,
     NGINX_NAME: nginx,
     "Go net/http": go,
     "uvicorn": uvicorn,
-}
-ATTACKED: Mapping[str, Prepare] = {
-    FOREWARN: forewarn,
-    THROTTLED: throttled,
-    NODE: node,
-    NGINX_NAME: nginx,
 }

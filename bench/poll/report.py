@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterable, Sequence
 
-from bench.poll.hostile import ATTACKS, SHAPED, Hostile
 from bench.poll.loads import Found, Round
 from bench.poll.peers import NGINX_NAME
 from bench.poll.scenarios import MANY, Changing, Crowd, Shapes, Sweep
@@ -106,45 +104,6 @@ def changing(found: Sequence[Changing]) -> str:
         )
     tail = ("CPU/change µs", "a change, p50 ms", "max ms")
     return table(("server", "changes/s", "polls/s", *PACED, *tail), rows)
-
-
-def hostile(found: Hostile) -> str:
-    rows = []
-    for one in found.measured:
-        nginx, sent = found.nginx(one), one.attackers
-        rows.append(
-            (
-                *(one.attack or "none", f"{one.machines}", one.server),
-                *(latency(one.p50), latency(one.p99), f"{one.polls.latency.max:,.1f}"),
-                _ratio(one.p99, nginx.p99) if nginx else "",
-                f"{one.answered * 100:.1f} %",
-                f"{one.polls.errors:,}",
-                f"{one.polls.late.p99:.2f}",
-                _share([one.busy]),
-                *(f"{one.peak / MIB:,.0f}", f"{one.after / MIB:,.0f}"),
-                f"{one.peak / nginx.peak:,.1f}" if nginx else "",
-                f"{sent.rate:,.1f}" if sent else "",
-                *((f"{sent.opened:,}", f"{sent.cut:,}") if sent else ("", "")),
-            )
-        )
-    head = ("attack", "machines", "server", "p50 ms", "p99 ms", "max ms", "p99 × nginx")
-    polls = ("answered", "errors", "late, p99 ms", "of the core")
-    memory = ("peak MiB", "after MiB", "peak × nginx")
-    shown = table((*head, *polls, *memory, "attack MB/s", "opened", "cut"), rows)
-    attacks = "\n".join(f"- {name}: each machine has {text}" for name, text in ATTACKS.items())
-    attacks += "\n- the others: 32 connections of each machine, 50 MB/s in all, with"
-    attacks += "".join(f"\n    - {name}: {text}" for name, (text, _) in SHAPED.items())
-    noise = f"Load average of the machine before the first measurement: {found.load:.1f}."
-    return f"{attacks}\n\n{shown}\n\n{noise}"
-
-
-def latency(milliseconds: float) -> str:
-    """A latency that was never reached is no number."""
-    return "never" if math.isinf(milliseconds) else f"{milliseconds:,.2f}"
-
-
-def _ratio(ours: float, theirs: float) -> str:
-    return "" if math.isinf(ours) or math.isinf(theirs) else f"{ours / theirs:,.1f}"
 
 
 PACED = ("p50 ms", "p99 ms", "max ms", "late, p99 ms", "of the core", "waited")

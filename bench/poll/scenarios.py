@@ -16,10 +16,8 @@ import msgspec
 from bench.poll import loads
 from bench.poll.changes import Told
 from bench.poll.fleet import Fleet
-from bench.poll.hostile import Hostile
-from bench.poll.hostile import hostile as attacked
 from bench.poll.loads import Found, Round, generate, generator, wrk
-from bench.poll.peers import ATTACKED, FOREWARN, NGINX_NAME, PEERS, WITHOUT_FRONT
+from bench.poll.peers import FOREWARN, NGINX_NAME, PEERS, WITHOUT_FRONT
 from bench.poll.processes import LOAD_CORE, Failed, pipe, running
 from bench.poll.servers import Server, serving
 
@@ -45,9 +43,6 @@ class Plan:
     sweep_rounds: int = 4
     changes: int = 100  # a second
     change_seconds: int = 10
-    attacked: tuple[str, ...] = tuple(ATTACKED)
-    attackers: tuple[int, ...] = (40,)  # machines
-    attack_seconds: float = 5.0
 
 
 QUICK = Plan(
@@ -60,9 +55,6 @@ QUICK = Plan(
     sizes=(1, 1_000, 10_000),
     sweep_rounds=1,
     change_seconds=3,
-    attacked=(FOREWARN, NGINX_NAME),
-    attackers=(10,),
-    attack_seconds=0.5,
 )
 
 
@@ -258,10 +250,6 @@ def changing(plan: Plan, scratch: Path) -> list[Changing]:
             found.append(Changing(name, pollers, quiet, busy, told))
         _progress(f"{plan.changes} changes a second at {name}")
     return found
-
-
-def hostile(plan: Plan, scratch: Path) -> Hostile:
-    return attacked(scratch, plan.attacked, plan.attackers, plan.attack_seconds)
 
 
 def _progress(text: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.poll.fleet import PATH, POLL, QUIET, Fleet
-from bench.poll.peers import ATTACKED, PEERS, Place
+from bench.poll.peers import PEERS, Place, Prepare
 from bench.poll.processes import SERVER_CORE, Failed, cpu, memory, pause, running, stopwatch, waited
 
 PATIENCE = 180.0  # seconds until a server must have answered; a large fleet takes a while
@@ -78,6 +78,7 @@ def serving(
     scratch: Path,
     *,
     acquainted: bool = True,
+    prepare: Prepare | None = None,
 ) -> Iterator[Server]:
     """Acquainted: every set has asked once, as in a service that has run for more than a moment.
 
@@ -85,7 +86,7 @@ def serving(
     """
     directory = Path(tempfile.mkdtemp(dir=scratch))
     place = Place(directory, scratch, free_port(), free_port())
-    command = {**PEERS, **ATTACKED}[name](place, fleet)
+    command = (prepare or PEERS[name])(place, fleet)
     log = directory / "log"
     began = stopwatch()
     with running(command.argv, core=SERVER_CORE, log=log, env=command.env) as process:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.poll.hostile import Hostile
 from bench.poll.peers import FOREWARN, NGINX_NAME
-from bench.poll.report import KIB, MIB, table
+from bench.poll.report import KIB, table
 from bench.poll.scenarios import KEEP_ALIVE, ONE_SHOT, Crowd, Shapes, Sweep
 
 FLAT = 1.10  # what "flat" may mean on a machine with noise of its own
@@ -42,17 +41,6 @@ def targets(found: Mapping[str, Any]) -> Iterator[Target]:
         beside = _of(found["slow"])
         name = f"{beside.pollers:,} good pollers beside {beside.slow:,} slow connections, p99"
         yield Target(name, 50, beside.found.latency.p99, "ms")
-    if "hostile" in found:
-        yield from _hostile(found["hostile"])
-
-
-def _hostile(found: Hostile) -> Iterator[Target]:
-    for server in dict.fromkeys(one.server for one in found.measured):
-        if server != NGINX_NAME:
-            worst = list(found.worst(server))
-            beside = f"{server} beside the worst attack by {max(found.machines)} machines"
-            yield Target(f"{beside}, p99", 50, max(one.p99 for one in worst), "ms")
-            yield Target(f"{beside}, memory", 256, max(one.peak for one in worst) / MIB, "MiB")
 
 
 def _shapes(found: Shapes) -> Iterator[Target]:
@@ -76,6 +64,10 @@ def _of(crowds: Sequence[Crowd]) -> Crowd:
 
 
 def judged(found: Mapping[str, Any]) -> str:
+    return shown(targets(found))
+
+
+def shown(targets: Iterable[Target]) -> str:
     rows = [
         (
             target.name,
@@ -83,6 +75,6 @@ def judged(found: Mapping[str, Any]) -> str:
             "never" if math.isinf(target.measured) else f"{target.measured:.3f} {target.unit}",
             "yes" if target.met else "no",
         )
-        for target in targets(found)
+        for target in targets
     ]
     return table(("target", "at most", "measured", "met"), rows) if rows else ""

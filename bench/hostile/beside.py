@@ -1,4 +1,4 @@
-"""Control, and the node on the same host in its place: `python -m bench.poll.beside CONTROL NODE`.
+"""Control, and the node on the same host: `python -m bench.hostile.beside CONTROL NODE`.
 
 Both arguments are files of settings. This process becomes the node, so that what is measured of it
 is the node alone. Control ends with it.

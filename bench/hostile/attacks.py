@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import subprocess
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from bench.hostile.servers import SERVERS
+from bench.hostile.shapes import shapes
 from bench.poll.fleet import Fleet
 from bench.poll.loads import Found, generator
-from bench.poll.peers import NGINX_NAME
 from bench.poll.processes import (
     LOAD_CORE,
     Failed,
@@ -32,9 +31,8 @@ from bench.poll.processes import (
     running,
 )
 from bench.poll.servers import Server, serving
-from bench.poll.shapes import shapes
 
-ATTACKS: Mapping[str, str] = {  # the bytes are in go/load/attack.go
+ATTACKS: Mapping[str, str] = {  # the bytes are in bench/poll/go/load/attack.go
     "chunks": "30 connections, approvals in 2,700 chunks of one byte; 4 MB/s in all",
     "bodies": "32 connections, 128 approvals of 64 KB sent ahead on each; 200 MB/s in all",
     "polls": "16 connections, 100 polls sent ahead on each; 4 MB/s in all",
@@ -79,6 +77,7 @@ class Beside:
     victims: int
     polls: Found
     busy: float  # share of a core
+    waited: float  # share of the time in which somebody else had the core
     peak: int  # resident bytes
     after: int
     attackers: Attack | None = None
@@ -93,6 +92,10 @@ class Beside:
         return self._percentile(0.50, self.polls.latency.p50)
 
     @property
+    def p90(self) -> float:
+        return self._percentile(0.90, self.polls.latency.p90)
+
+    @property
     def p99(self) -> float:
         return self._percentile(0.99, self.polls.latency.p99)
 
@@ -101,42 +104,14 @@ class Beside:
         return measured if self.answered >= share else math.inf
 
 
-@dataclass
-class Hostile:
-    machines: Sequence[int]
-    load: float  # average of the machine before the first measurement
-    measured: list[Beside] = field(default_factory=list)
-
-    def nginx(self, like: Beside) -> Beside | None:
-        """nginx beside the same attack."""
-        same = (NGINX_NAME, like.attack, like.machines)
-        return next((m for m in self.measured if (m.server, m.attack, m.machines) == same), None)
-
-    def worst(self, server: str) -> Iterator[Beside]:
-        """Every attack on that server by as many machines as were tried."""
-        most = max(self.machines)
-        return (m for m in self.measured if m.server == server and m.machines == most)
-
-
-def hostile(
-    scratch: Path, servers: Sequence[str], machines: Sequence[int], seconds: float
-) -> Hostile:
-    result = Hostile(machines, os.getloadavg()[0])
-    for attack, count in [("", 0), *((name, n) for name in (*ATTACKS, *SHAPED) for n in machines)]:
-        for server in servers:
-            result.measured.append(_measure(server, attack, count, seconds, scratch))
-        sys.stderr.write(f"  {attack or 'no attack'} by {count}\n")
-    return result
-
-
-def _measure(name: str, attack: str, machines: int, seconds: float, scratch: Path) -> Beside:
+def measured(name: str, attack: str, machines: int, seconds: float, scratch: Path) -> Beside:
     fleet = Fleet(VICTIMS + machines + 1)
     addresses = fleet.addresses()[1:]
     victims, hostile = scratch / "victims", scratch / "attackers"
     victims.write_text("\n".join(addresses[:VICTIMS]) + "\n")
     hostile.write_text("\n".join(addresses[VICTIMS:]) + "\n")
     drain = min(DRAIN, seconds)
-    with serving(name, fleet, scratch) as server:
+    with serving(name, fleet, scratch, prepare=SERVERS[name]) as server:
         reset_peak_memory(server.process.pid)
         with contextlib.ExitStack() as stack:
             attackers = stack.enter_context(_attacking(server, attack, hostile, seconds))
@@ -155,8 +130,9 @@ def _measure(name: str, attack: str, machines: int, seconds: float, scratch: Pat
             report = attackers.stop() if attackers else None
         pause(min(SETTLED, seconds))
         peak, after = peak_memory(server.process.pid), server.memory()
-    busy = round.cpu / (seconds + drain)
-    return Beside(name, attack, machines, VICTIMS, polls, busy, peak, after, report)
+    lasted = seconds + drain
+    shares = round.cpu / lasted, round.waited / lasted
+    return Beside(name, attack, machines, VICTIMS, polls, *shares, peak, after, report)
 
 
 class _Attackers:

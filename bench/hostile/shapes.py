@@ -10,14 +10,13 @@ from random import Random
 
 TARGET = b"/metadata/scheduledevents?api-version=2020-07-01"
 HEAD = b" HTTP/1.1\r\nHost: 169.254.169.254\r\nMetadata: true\r\n"
+TOKEN = (
+    b"/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https://management.azure.com"
+)
 ROOM = 15_000  # bytes of a head
 BODY = 64_000  # bytes of a body
 HEADERS = 55
 MADE_UP = 4
-
-
-def get(target: bytes = TARGET, headers: bytes = b"") -> bytes:
-    return b"GET " + target + HEAD + headers + b"\r\n"
 
 
 def post(body: bytes) -> bytes:
@@ -27,6 +26,10 @@ def post(body: bytes) -> bytes:
 def chunked(chunks: bytes, trailers: bytes = b"") -> bytes:
     head = b"POST " + TARGET + HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
     return head + chunks + b"0\r\n" + trailers + b"\r\n"
+
+
+def ask(target: bytes, headers: bytes = b"", method: bytes = b"GET") -> bytes:
+    return method + b" " + target + HEAD + headers + b"\r\n"
 
 
 def approval(id: Callable[[int], str]) -> bytes:
@@ -43,12 +46,12 @@ def filled(piece: bytes, room: int) -> bytes:
 SHAPES: Mapping[str, tuple[str, bytes]] = {
     "trailers": ("trailers of four bytes", chunked(b"", filled(b"a:\r\n", ROOM))),
     "few trailers": ("as many trailers as are taken", chunked(b"", b"a:\r\n" * 63)),
-    "escapes": ("a path of %zz", get(b"/" + filled(b"%zz", ROOM))),
-    "few escapes": ("as many escapes as are taken", get(b"/" + b"%zz" * 256)),
-    "parameters": ("8,000 parameters", get(TARGET + filled(b"&a", ROOM))),
+    "escapes": ("a path of %zz", ask(b"/" + filled(b"%zz", ROOM))),
+    "few escapes": ("as many escapes as are taken", ask(b"/" + b"%zz" * 256)),
+    "parameters": ("8,000 parameters", ask(TARGET + filled(b"&a", ROOM))),
     "few parameters": (
         "as many parameters as are taken",
-        get(TARGET + b"".join(b"&%d=" % n for n in range(62))),
+        ask(TARGET + b"".join(b"&%d=" % n for n in range(62))),
     ),
     "ids": ("approvals of short ids", approval(str)),
     "guids": ("approvals of ids that no event has", approval(lambda n: str(uuid.UUID(int=n)))),
@@ -57,9 +60,34 @@ SHAPES: Mapping[str, tuple[str, bytes]] = {
         post(b'{"a":[' + filled(b"1e308,", BODY - 10) + b"1]}"),
     ),
     "lists": ("empty lists", post(b"[" + filled(b"[],", BODY - 10) + b"1]")),
-    "slashes": ("a path of slashes", get(filled(b"/", ROOM))),
-    "tags": ("entity tags", get(headers=b"If-None-Match: " + filled(b'"a",', ROOM) + b"\r\n")),
+    "slashes": ("a path of slashes", ask(filled(b"/", ROOM))),
+    "tags": ("entity tags", ask(TARGET, b"If-None-Match: " + filled(b'"a",', ROOM) + b"\r\n")),
     "extensions": ("extensions of a chunk", chunked(b"1" + filled(b";a", ROOM) + b"\r\n \r\n")),
+    "wrong extension": (
+        "extensions of a chunk, the last of which is wrong",
+        chunked(b"1" + filled(b";a=b", ROOM) + b";=\r\n \r\n"),
+    ),
+    "sizes": ("chunks whose sizes begin with zeros", chunked((b"0" * 15 + b"1\r\n \r\n") * 128)),
+    "headers": ("60 headers", ask(TARGET, b"".join(b"X-%d: y\r\n" % n for n in range(60)))),
+    "header": ("a header of 15 KB", ask(TARGET, b"X: " + b"y" * ROOM + b"\r\n")),
+    "method": ("an unknown method", ask(TARGET, method=b"A" * 64)),
+    "upgrade": (
+        "offers of another protocol",
+        ask(TARGET, b"Connection: Upgrade\r\nUpgrade: websocket\r\n"),
+    ),
+    "ahead": ("200 requests sent ahead", ask(b"/") * 200),
+    "old": ("HTTP/1.0", ask(TARGET).replace(b"1.1", b"1.0")),
+    "expect": (
+        "bodies that are announced",
+        b"POST " + TARGET + HEAD + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n{}",
+    ),
+    "nested": ("nested objects", post(b'{"a":' * 10_000 + b"1" + b"}" * 10_000)),
+    "digits": ("numbers of 1,000 digits", post(b'{"a":[' + b",".join([b"9" * 1000] * 60) + b"]}")),
+    "keys": ("one key many times", post(b"{" + filled(b'"StartRequests":[],', BODY) + b'"a":1}')),
+    "entries": ("wrong entries", post(b'{"StartRequests":[' + filled(b"1,", BODY - 30) + b"1]}")),
+    "elements": ("a path of many elements", ask(b"/metadata/instance" + filled(b"/a", ROOM))),
+    "waits": ("waits for a document", ask(b"/forewarn/v1/wait?timeout=1", b"If-None-Match: a\r\n")),
+    "tokens": ("tokens", ask(TOKEN)),
 }
 
 
@@ -72,6 +100,7 @@ def made_up(seed: int) -> bytes:
     if chance.random() < 0.5:
         target = chance.choice((b"/metadata/instance", b"/forewarn/v1/wait", b"")) + target
     names = [b"If-None-Match", b"Connection", b"X", b"Accept", b"Expect", b"Cookie", b"TE", b"Via"]
+    names += [b"Upgrade", b"Metadata", b"Host"]
     lines = [
         chance.choice(names)
         + b": "
@@ -80,12 +109,31 @@ def made_up(seed: int) -> bytes:
         for _ in range(chance.randrange(HEADERS))
     ]
     if chance.random() < 0.5:
-        return get(target, b"".join(lines))
-    tokens = (b"[", b"{}", b'{"EventId":""},', b'"\\u0041",', b"1e308,", b'{"a":', b'"a":1,', b" ")
+        return ask(target, b"".join(lines))
+    digits = b"9" * 1_000 + b","
+    tokens = (
+        b"[",
+        digits,
+        b"null,",
+        b'"StartRequests":[],',
+        b"{}",
+        b'{"EventId":""},',
+        b'"\\u0041",',
+        b"1e308,",
+        b'{"a":',
+        b'"a":1,',
+        b" ",
+    )
     filling = filled(chance.choice(tokens), chance.randrange(2, BODY - 100))
     body = chance.choice((b'{"StartRequests":[', b"", b'{"', b"["))
     body += filling + chance.choice((b"", b"]}", b"}"))
-    head = b"POST " + target + HEAD + b"".join(lines)
+    head = chance.choice((b"POST ", b"PUT ", b"A" * 64 + b" ")) + target + HEAD + b"".join(lines)
+    if chance.random() < 0.3:
+        size = chance.choice((1, 500))
+        parts = [body[at : at + size] for at in range(0, min(len(body), 120 * size), size)]
+        end = chance.choice((b"\r\n", b";a=b\r\n"))
+        chunks = b"".join(b"%x" % len(each) + end + each + b"\r\n" for each in parts)
+        return head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
     return head + b"Content-Length: %d\r\n\r\n" % len(body) + body
 
 
