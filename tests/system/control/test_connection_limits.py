@@ -167,13 +167,14 @@ def test_only_idle_connections_are_closed_to_make_room(
 def test_a_handshake_that_does_not_come_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(acceptor, "HANDSHAKE_TIMEOUT", 0.5)
     authority = Authority(tmp_path)
     with Service(FLEET, sockets=True, tls=authority.issue("127.0.0.1")) as service:
         api = Api(service.control_url, tls=authority.trusted())
-        with connected(api) as silent, connected(api) as halfway:
-            halfway.sendall(b"\x16\x03\x01")
-            assert (rest(silent), rest(halfway)) == (b"", b"")
+        with monkeypatch.context() as patch:
+            patch.setattr(acceptor, "HANDSHAKE_TIMEOUT", 0.5)
+            with connected(api) as silent, connected(api) as halfway:
+                halfway.sendall(b"\x16\x03\x01")
+                assert (rest(silent), rest(halfway)) == (b"", b"")
         with connected(api) as plain:
             plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
             assert b"HTTP/1.1 200" not in rest(plain)

@@ -36,6 +36,7 @@ from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from helpers.certificates import Authority
 from helpers.host_nodes import PATIENCE, Control
+from helpers.waiting import until_async
 
 HELLO = NodeHello(
     protocols=NODE_PROTOCOLS, version="1", host="h1", instance="by hand", serving=False
@@ -106,6 +107,9 @@ def test_a_node_waits_while_others_are_being_accepted_and_who_has_given_up_is_le
             assert node.nodes_address is not None
             address = node.nodes_address.host, node.nodes_address.port
             _, silent = await asyncio.open_connection(*address)
+            await until_async(lambda: "a line to a node" in map(_name, asyncio.all_tasks()))
+            await guard.pause(0)  # which has begun the handshake
+            monkeypatch.setattr(node_lines, "HANDSHAKE_TIMEOUT", PATIENCE)  # of the others
             _, gone = await asyncio.open_connection(*address)
             gone.close()
             _, line = await asyncio.open_connection(*address, ssl=own.context)
@@ -117,6 +121,10 @@ def test_a_node_waits_while_others_are_being_accepted_and_who_has_given_up_is_le
     refused = [entry["why"] for entry in logs if entry["event"] == "a node was refused"]
     assert len(refused) == 1  # the silent one
     assert "handshake" in refused[0]
+
+
+def _name(task: asyncio.Task[Any]) -> str:
+    return task.get_name()
 
 
 @pytest.mark.parametrize("turns", range(6))
