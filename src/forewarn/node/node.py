@@ -31,7 +31,6 @@ from forewarn.metadata.upstream import LocalUpstream, SilentUpstream
 from forewarn.node.component import Component
 from forewarn.node.config import Address, ArmListener, Config
 from forewarn.node.dev import on_loopback
-from forewarn.node.heap import map_large_blocks
 from forewarn.node.listening.exposure import check_exposure, keep_checking_admin_tokens
 from forewarn.node.listening.machine_sockets import MachinePorts, MachineSockets
 from forewarn.node.listening.node_lines import open_node_listeners
@@ -436,7 +435,6 @@ class Node(Component):
 
     def _start_publishing(self, tasks: guard.Tasks, lost_commits: LostCommits) -> None:
         """Publish changes to the nodes on hosts, which answer guests."""
-        map_large_blocks()
         publisher = self.publishing.publisher = Publisher(self.store, self.ledger)
         tasks.start(publisher.run(), "publisher")
         tasks.start(publisher.watch(), "who is late")

@@ -18,6 +18,7 @@ from forewarn.node.config import Address, Config
 from forewarn.node.listening.socket_activation import adopt
 from forewarn.node.listening.sockets import open_socket
 from forewarn.node.listening.tls import Certificates, has_expired
+from forewarn.node.listening.tls_transport import TlsTransport, accept_tls
 from forewarn.node.listening.unix_socket import open_unix_socket
 from forewarn.service.access.authority import NODE_URI
 from forewarn.support import guard
@@ -31,6 +32,7 @@ ACCEPT_AGAIN = 1.0  # seconds after a node could not be accepted
 _POLLRDHUP = getattr(select, "POLLRDHUP", 0)  # the other side has closed; only Linux knows
 
 EXPIRED = "its certificate has expired"
+NO_HANDSHAKE = f"it has not completed the TLS handshake within {HANDSHAKE_TIMEOUT:g} s"
 HUNG_UP = "it has closed the connection; its log says why"
 
 log = logger("forewarn")
@@ -93,39 +95,35 @@ class NodeListener:
     async def _serve(
         self, connection: socket.socket, peer: tuple[Any, ...], tasks: guard.Tasks
     ) -> None:
-        loop = self._loop
-        reader = asyncio.StreamReader()
-        protocol = asyncio.StreamReaderProtocol(reader)
-        tls = self._certificates
+        if self._certificates is None:
+            await self._serve_local(connection, tasks)
+            return
         try:
-            transport, _ = await loop.connect_accepted_socket(
-                lambda: protocol,
-                connection,
-                ssl=tls.context if tls else None,
-                ssl_handshake_timeout=HANDSHAKE_TIMEOUT if tls else None,
-            )
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT):
+                tls = await accept_tls(connection, self._certificates.context)
         except OSError as error:
             if self._refused.record():
-                why = getattr(error, "verify_message", "") or str(error) or HUNG_UP
+                slow = isinstance(error, TimeoutError)
+                why = getattr(error, "verify_message", "") or str(error)
+                why = NO_HANDSHAKE if slow else why or HUNG_UP
                 log.warning("a node was refused", peer=peer[0] if peer else "", why=why)
             return
         finally:
             self._handshakes -= 1
             self.accept(tasks)
-        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-        certificate = transport.get_extra_info("ssl_object").getpeercert(True) if tls else b""
+        certificate, described = tls.getpeercert(binary_form=True), tls.getpeercert() or {}
+        reader = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport = TlsTransport(self._loop, tls, protocol)
+        writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
         if certificate is None:  # which TLS allows only if hosts can be enrolled
             await self._new_hosts.serve(reader, writer, peer[0])
             return
-        host = self._host
-        if tls:
-            described = writer.get_extra_info("peercert") or {}
-            host, expired = host_of(described), has_expired(described)
-            described.clear()  # a kilobyte, which the transport would keep as long as it lives
-            if expired:  # and the session was resumed
-                log.warning("a node was refused", peer=peer[0], why=f"{host}: {EXPIRED}")
-                transport.abort()
-                return
+        host = host_of(described)
+        if has_expired(described):  # and the session was resumed
+            log.warning("a node was refused", peer=peer[0], why=f"{host}: {EXPIRED}")
+            transport.abort()
+            return
         if not host:
             log.warning(
                 "a node was refused: its certificate names no host",
@@ -134,7 +132,20 @@ class NodeListener:
             )
             transport.abort()
             return
+        del described  # a kilobyte
         await self._nodes.serve(reader, writer, host, certificate)
+
+    async def _serve_local(self, connection: socket.socket, tasks: guard.Tasks) -> None:
+        """Serve the node on this host, whose socket nobody else can open."""
+        reader = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(reader)
+        try:
+            transport, _ = await self._loop.connect_accepted_socket(lambda: protocol, connection)
+        finally:
+            self._handshakes -= 1
+            self.accept(tasks)
+        writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
+        await self._nodes.serve(reader, writer, self._host)
 
     def close(self) -> None:
         self._loop.remove_reader(self._socket)
