@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import urllib.request
-from collections.abc import Callable
 
 from forewarn.support import guard
 from forewarn.testing import Service
 from helpers.endpoint import METADATA, NEWEST, events
 from helpers.raw_http import CLOSING, RawConnection, RawResponse, request
-from helpers.waiting import LIMIT
+from helpers.waiting import LIMIT, until
 
 GET = request("GET", events(NEWEST), METADATA)
 LAST = request("GET", events(NEWEST), METADATA, "Connection: close")
@@ -18,14 +16,6 @@ ODD = request("GET", events(NEWEST), METADATA, "X-Odd: 1")  # the slow path
 CHUNKED = request("POST", events(NEWEST), METADATA, "Transfer-Encoding: chunked")
 
 real_time = guard.monotonic  # also where a test has guard time in its hands
-
-
-def until(says: Callable[[], bool], patience: float = LIMIT) -> None:
-    """Wait for something that the service does in its own time."""
-    end, pause = real_time() + patience, threading.Event()
-    while not says():
-        assert real_time() < end, "it never came to that"
-        pause.wait(0.005)
 
 
 def until_closed(service: Service) -> None:

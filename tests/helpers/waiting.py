@@ -9,7 +9,9 @@ from typing import TypeVar
 from forewarn.support import guard
 
 LIMIT = 300.0  # seconds until a test has failed; far more than anything takes on a busy machine
-PAUSE = 0.005  # seconds between two looks, so that others can proceed
+PAUSE = 0.005  # seconds between the first looks, so that others can proceed
+LONGER = 0.05  # of the time waited: then they cost little, and nobody waits much longer for it
+LONGEST = 0.1  # seconds between two looks
 
 monotonic, sleep = guard.monotonic, guard.pause  # real, also where a test replaces guard time
 
@@ -18,17 +20,22 @@ Value = TypeVar("Value")
 
 def until(condition: Callable[[], Value], what: str = "the condition") -> Value:
     """Wait until the condition is true, and return what it returned."""
-    end, pause = monotonic() + LIMIT, threading.Event()
+    begin, pause = monotonic(), threading.Event()
     while not (value := condition()):
-        assert monotonic() < end, f"{what} did not come about within {LIMIT:g} s: {value!r}"
-        pause.wait(PAUSE)
+        pause.wait(_pause(begin, what, value))
     return value
 
 
 async def until_async(condition: Callable[[], Value], what: str = "the condition") -> Value:
     """Wait until the condition is true while the event loop goes on, and return its value."""
-    end = monotonic() + LIMIT
+    begin = monotonic()
     while not (value := condition()):
-        assert monotonic() < end, f"{what} did not come about within {LIMIT:g} s: {value!r}"
-        await sleep(PAUSE)
+        await sleep(_pause(begin, what, value))
     return value
+
+
+def _pause(begin: float, what: str, value: object) -> float:
+    """Return for how long to wait for the next look."""
+    waited = monotonic() - begin
+    assert waited < LIMIT, f"{what} did not come about within {LIMIT:g} s: {value!r}"
+    return min(max(PAUSE, LONGER * waited), LONGEST)

@@ -15,8 +15,7 @@ from forewarn.client import ApprovalRefusedError, AsyncClient, pace
 from forewarn.support import guard
 from forewarn.testing import Event, FaultKind, Group, Service
 from helpers.client_variants import FACES, ClientVariant, CuttingProxy
-from helpers.polls import until
-from helpers.waiting import LIMIT
+from helpers.waiting import LIMIT, until
 
 ON_REQUESTS: list[tuple[str, dict[str, Any]]] = [
     ("throttled", {}),

@@ -46,9 +46,9 @@ from forewarn.store.port import HistoryQuery
 from forewarn.support import guard
 from forewarn.support.instants import to_datetime
 from forewarn.testing import SAMPLE, Service
-from helpers.polls import until
 from helpers.reachable_hosts import cut_off
 from helpers.times import START
+from helpers.waiting import until
 
 FLEET = """
 hosts: [rack-1, rack-2, rack-3]

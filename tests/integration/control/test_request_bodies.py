@@ -15,7 +15,7 @@ import pytest
 from forewarn.control.http.errors import MAX_BODY
 from forewarn.testing import SAMPLE, Service
 from helpers.control_api import ApiResponse, ask
-from helpers.polls import until
+from helpers.waiting import until
 
 METHODS = {"get", "post", "put", "patch", "delete"}
 NAMES = {"/v1/machines": "web_0", "/v1/groups": "web", "/v1/hosts": "host-a"}

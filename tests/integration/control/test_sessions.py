@@ -16,8 +16,8 @@ from forewarn.core.access import Role
 from forewarn.service.access.sessions import MAX_SESSIONS
 from forewarn.testing import Service
 from helpers.certificates import Authority
-from helpers.polls import until
 from helpers.token_api import Answer, Api, api_with_token, token
+from helpers.waiting import until
 
 FLEET = """
 groups:

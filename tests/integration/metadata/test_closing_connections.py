@@ -17,8 +17,9 @@ from forewarn.metadata.http.exchange import Exchange
 from forewarn.metadata.http.protocol import DISCARD_BYTES, MetadataProtocol
 from forewarn.testing import Service
 from helpers.endpoint import METADATA, NEWEST, Guest, approval, events, fleet_of
-from helpers.polls import CHUNKED, GET, ODD, send_poll, until, until_closed
+from helpers.polls import CHUNKED, GET, ODD, send_poll, until_closed
 from helpers.raw_http import RawConnection, request
+from helpers.waiting import until
 
 TRIES = 3  # of what went wrong nine times in ten
 REST = b"x" * 900_000  # what a caller sends before it looks for an answer

@@ -43,9 +43,9 @@ from helpers.endpoint import (
     fleet_of,
     known_by_source,
 )
-from helpers.polls import GET, metrics, send_poll, until, until_closed
+from helpers.polls import GET, metrics, send_poll, until_closed
 from helpers.raw_http import RawConnection, RawResponse, request
-from helpers.waiting import LIMIT
+from helpers.waiting import LIMIT, until
 
 WAIT = "/forewarn/v1/wait"
 READY = "/forewarn/v1/ready"

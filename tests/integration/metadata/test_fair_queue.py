@@ -23,9 +23,9 @@ from forewarn.node.listening import serve
 from forewarn.support import guard
 from forewarn.testing import Service
 from helpers.endpoint import METADATA, NEWEST, THROTTLED, Guest, approval, events, fleet_of
-from helpers.polls import CHUNKED, GET, ODD, send_poll, until, until_closed
+from helpers.polls import CHUNKED, GET, ODD, send_poll, until_closed
 from helpers.raw_http import RawConnection, request
-from helpers.waiting import LIMIT
+from helpers.waiting import LIMIT, until
 
 LIMITS = Limits()
 LARGE = request("POST", events(NEWEST), METADATA, body=b" " * LIMITS.max_body)

@@ -21,8 +21,8 @@ from forewarn.node.listening import serve
 from forewarn.support import guard
 from forewarn.testing import Service
 from helpers.endpoint import Guest, fleet_of
-from helpers.polls import CHUNKED, GET, ODD, send_poll, until
-from helpers.waiting import LIMIT
+from helpers.polls import CHUNKED, GET, ODD, send_poll
+from helpers.waiting import LIMIT, until
 
 
 @pytest.fixture

@@ -40,11 +40,10 @@ from helpers.polls import (
     ODD,
     limit_hits,
     send_poll,
-    until,
     until_closed,
 )
 from helpers.raw_http import RawConnection, RawResponse, exchange, request
-from helpers.waiting import LIMIT
+from helpers.waiting import LIMIT, until
 
 POST = request("POST", events(NEWEST), METADATA, "Content-Length: 99")
 LIMITS = Limits()

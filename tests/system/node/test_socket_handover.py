@@ -22,8 +22,8 @@ from helpers.polled_service import (
     polled_service,
     source,
 )
-from helpers.polls import until
 from helpers.raw_http import RawConnection
+from helpers.waiting import until
 
 
 class Managed(PolledService):
@@ -141,7 +141,7 @@ def test_systemd_starts_it_with_the_first_caller(tmp_path: Path) -> None:
         *(activate, "-l", f"127.0.0.1:{port}", "--fdname=metadata", "-E", "XDG_RUNTIME_DIR", "--")
     )
     try:
-        until(lambda: any("Listening on" in line for line in running.stderr), 20)
+        until(lambda: any("Listening on" in line for line in running.stderr))
         with RawConnection(("127.0.0.1", port), source=source(0)) as line:
             line._socket.settimeout(NEVER_LONGER)  # until the service has started
             line.send(POLL)
