@@ -38,7 +38,7 @@ LAST_POLL = LAST
 TARGET = "/metadata/scheduledevents?api-version=2020-07-01"
 MACHINES = 12
 NEVER_LONGER = LIMIT  # seconds
-BREATH = 0.05  # seconds between two polls of a machine: of a dozen, one is always asking
+BREATH = 0.1  # seconds between two polls of a machine: of a dozen, one is always asking
 
 
 def source(n: int) -> str:
