@@ -1,5 +1,7 @@
 """A control node reduced to its store: commits one host after the other while it decides, and
-writes into a file which commits were acknowledged. Ends as the service does when it has to."""
+writes into a file which commits were acknowledged. Ends as the service does when it has to.
+
+It commits often for some seconds after a file `often` beside that one was touched."""
 
 from __future__ import annotations
 
@@ -10,12 +12,15 @@ from pathlib import Path
 
 from forewarn.core.fleet import Host
 from forewarn.core.registry import HostPut
+from forewarn.core.time import SECOND
 from forewarn.store import Batch, OutcomeUnknown, StoreFailed
 from forewarn.store.port import Member
 from forewarn.store.postgres.engine import PostgresStore
 from forewarn.support import guard
 
 LEASE = 3.0  # seconds
+OFTEN, SELDOM = 0.01, 0.1  # seconds between two commits
+FOR = 3.0  # seconds
 
 
 async def main(url: str, name: str, acknowledged: Path) -> None:
@@ -23,7 +28,7 @@ async def main(url: str, name: str, acknowledged: Path) -> None:
     store.on_unknown_outcome(end)
     await store.open()
     await store.leadership.take()
-    life = os.getpid()
+    life, often = os.getpid(), acknowledged.with_name("often")
     with acknowledged.open("a", buffering=1) as file:
         for number in range(sys.maxsize):
             host = f"{name}-{life}-{number}"
@@ -36,7 +41,8 @@ async def main(url: str, name: str, acknowledged: Path) -> None:
             else:
                 assert commit is not None
                 file.write(f"{commit.seq} {host}\n")
-            await guard.pause(0.01)
+            since = guard.wall_us() / SECOND - often.stat().st_mtime
+            await guard.pause(OFTEN if since < FOR else SELDOM)
 
 
 def end(error: OutcomeUnknown) -> None:

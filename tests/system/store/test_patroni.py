@@ -38,6 +38,7 @@ class ControlNodes:
 
     def __enter__(self) -> ControlNodes:
         nursery()  # here, not inside
+        self.hurry()
         for thread in self._threads:
             thread.start()
         return self
@@ -71,6 +72,10 @@ class ControlNodes:
                 assert int(number) not in found, "a number was given twice"
                 found[int(number)] = host
         return found
+
+    def hurry(self) -> None:
+        """Have commits under way when something happens next."""
+        (self.directory / "often").touch()
 
     def go_on(self) -> None:
         """Wait until commits are acknowledged that are made from now on."""
@@ -127,6 +132,7 @@ def test_no_fail_over_loses_what_was_acknowledged(cluster: Cluster, tmp_path: Pa
     with ControlNodes(cluster, tmp_path) as nodes:
         nodes.go_on()
         for fault in FAULTS:
+            nodes.hurry()
             fault(cluster)
             nodes.go_on()
             cluster.wait_until(cluster.whole)
