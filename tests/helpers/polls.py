@@ -7,7 +7,7 @@ import urllib.request
 from forewarn.support import guard
 from forewarn.testing import Service
 from helpers.endpoint import METADATA, NEWEST, events
-from helpers.raw_http import RawConnection, RawResponse, request
+from helpers.raw_http import CLOSING, RawConnection, RawResponse, request
 from helpers.waiting import LIMIT, until
 
 GET = request("GET", events(NEWEST), METADATA)
@@ -29,7 +29,7 @@ def until_closed(service: Service) -> None:
             service._session.run(turn())
         return service._session.node.endpoint.connections.total == 0
 
-    until(closed, "every connection is closed")
+    until(closed, "the end of all connections", CLOSING)
 
 
 def send_poll(line: RawConnection, data: bytes = GET) -> RawResponse:

@@ -18,11 +18,13 @@ monotonic, sleep = guard.monotonic, guard.pause  # real, also where a test repla
 Value = TypeVar("Value")
 
 
-def until(condition: Callable[[], Value], what: str = "the condition") -> Value:
+def until(
+    condition: Callable[[], Value], what: str = "the condition", limit: float = LIMIT
+) -> Value:
     """Wait until the condition is true, and return what it returned."""
     begin, pause = monotonic(), threading.Event()
     while not (value := condition()):
-        pause.wait(_pause(begin, what, value))
+        pause.wait(_pause(begin, what, value, limit))
     return value
 
 
@@ -34,8 +36,8 @@ async def until_async(condition: Callable[[], Value], what: str = "the condition
     return value
 
 
-def _pause(begin: float, what: str, value: object) -> float:
+def _pause(begin: float, what: str, value: object, limit: float = LIMIT) -> float:
     """Return for how long to wait for the next look."""
     waited = monotonic() - begin
-    assert waited < LIMIT, f"{what} did not come about within {LIMIT:g} s: {value!r}"
+    assert waited < limit, f"{what} did not come about within {limit:g} s: {value!r}"
     return min(max(PAUSE, LONGER * waited), LONGEST)
