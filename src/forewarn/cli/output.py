@@ -219,6 +219,13 @@ def print_clock(client: ControlClient) -> None:
         typer.echo(f"speed {clock.speed:g}: durations are divided by {clock.speed:g}", err=True)
 
 
+def amounts_text(amounts: s.Size | s.Capacity) -> str:
+    """Return what is known of the size of a machine or of the capacity of a host."""
+    units = {"machines": "machines", "memory": "MiB of memory", "cpus": "CPUs"}
+    known = {name: getattr(amounts, name, None) for name in units}
+    return ", ".join(f"{amount:,} {units[name]}" for name, amount in known.items() if amount)
+
+
 def coverage_text(coverage: s.Coverage) -> str:
     """Return how many machines poll, do not poll any more, or never did."""
     parts = [f"{coverage.listening:,} listening"]

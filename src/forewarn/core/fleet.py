@@ -55,9 +55,28 @@ class Enrollment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 REVOKED = "revoked"  # `node_key` of a host of which no certificate is accepted
 
 
+class Size(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a machine takes of its host; 0: not known."""
+
+    memory: int = 0  # MiB
+    cpus: int = 0
+
+
+class Capacity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a host can hold; None: no limit is known."""
+
+    machines: int | None = None
+    memory: int | None = None  # MiB
+    cpus: int | None = None
+
+
+NO_SIZE, NO_CAPACITY = Size(), Capacity()  # of nearly all
+
+
 class Host(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     labels: dict[str, str] = {}
+    capacity: Capacity = NO_CAPACITY
     health: Health = Health.HEALTHY
     since: Time | None = None  # of the current health; None: always
     note: str = ""  # the reason for the current health
@@ -114,6 +133,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     vm_id: str = ""
     tags: dict[str, str] = {}  # shown in the instance metadata
     labels: dict[str, str] = {}  # used by operators to select it
+    size: Size = NO_SIZE
     gone: str = ""  # why it no longer exists ("evicted", "deleted"); empty while it does
 
     @property

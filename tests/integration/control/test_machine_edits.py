@@ -11,14 +11,15 @@ from forewarn.testing import Service
 from helpers.control_api import ApiResponse, ask
 
 FLEET = """
-hosts: [{name: h1, labels: {rack: "1"}}, h2, h3]
+hosts: [{name: h1, labels: {rack: "1"}, capacity: {memory: 64}}, h2, h3]
 groups:
   - name: db
     kind: availability-set
     labels: {tier: data, ring: late}
     zone: "2"
     machines:
-      - {name: db-0, host: h1, update_domain: 0, labels: {ring: early}, tags: {owner: ann}}
+      - {name: db-0, host: h1, update_domain: 0, labels: {ring: early}, tags: {owner: ann},
+         size: {memory: 4, cpus: 2}}
       - {name: db-1, host: h2, update_domain: 1}
   - name: web
     kind: scale-set

@@ -121,3 +121,89 @@ def test_a_machine_stays_until_there_is_a_host_that_can_take_it() -> None:
         assert notes == {"no other host can take web-0 now", "no other host can take web-1 now"}
         assert coming(service) == {}
         assert on_hosts(service) == {"h1": 3, "h2": 1}
+
+
+def unequal(machines: int) -> str:
+    """A host to drain, and others of very different sizes."""
+    sizes = ["{memory: 4096, cpus: 2}", "{memory: 16384, cpus: 4}", "{memory: 1024, cpus: 1}"]
+    rooms = [1024, 256, 512, 64, 512, 128]
+    hosts = [
+        f"  - {{name: h{n}, capacity: {{memory: {room * 1024}, cpus: {room}, machines: 100}}}}"
+        for n, room in enumerate(rooms, start=1)
+    ]
+    groups = [
+        f"  - {{name: s{n}, kind: standalone, machines:"
+        f" [{{name: s{n}, host: h0, size: {sizes[n % 3]}}}]}}"
+        for n in range(machines - 60)
+    ]
+    members = ", ".join(
+        f"{{name: web-{n}, update_domain: {n % 3}, host: h0, size: {sizes[n % 3]}}}"
+        for n in range(60)
+    )
+    web = f"  - {{name: web, kind: availability-set, machines: [{members}]}}"
+    return "\n".join(["hosts:", "  - h0", *hosts, "groups:", *groups, web])
+
+
+def overrun(service: Service) -> list[str]:
+    """Return the hosts with more on them, and on their way there, than they can hold."""
+    store = service._session.node.store
+    held: dict[str, list[int]] = {name: [0, 0, 0] for name in store.registry.hosts}
+    for group in store.groups.values():
+        machines = {machine.name: machine for machine in group.machines if machine.alive}
+        places = [(machine, machine.host) for machine in machines.values()]
+        for event in group.events:
+            places += [(machines[name], host) for name, host in targets_of(event).items()]
+        for machine, host in places:
+            taken = (1, machine.size.memory, machine.size.cpus)
+            held[host] = [have + more for have, more in zip(held[host], taken, strict=True)]
+    full = []
+    for name in store.registry.hosts:
+        capacity = store.registry.hosts[name].capacity
+        limits = (capacity.machines, capacity.memory, capacity.cpus)
+        if any(x is not None and y > x for x, y in zip(limits, held[name], strict=True)):
+            full.append(name)
+    return full
+
+
+def test_no_host_is_overrun_when_200_machines_move_while_two_hosts_fail() -> None:
+    with Service(unequal(200)) as service:
+        found: set[str] = set()
+        store = service._session.node.store
+        store.on_commit(lambda *_: found.update(overrun(service)))
+        drain(service, "h0")
+        service.clock.advance("16m")
+        assert coming(service)
+        service.host("h2").fail()
+        service.clock.advance("3m")
+        service.host("h5").fail()
+        service.clock.advance("2h")
+        assert found == set()
+        assert active(service) == []
+        where = on_hosts(service)
+        assert sum(where.values()) == 200
+        assert set(where) == {"h1", "h3", "h4", "h6"}
+
+
+FULL = """
+hosts: [{name: h1}, {name: h2, capacity: {memory: 10}}, {name: h3, capacity: {machines: 1}}]
+groups:
+  - name: web
+    kind: availability-set
+    machines:
+      - {name: web-0, update_domain: 0, host: h1, size: {memory: 4}}
+      - {name: web-1, update_domain: 0, host: h1, size: {memory: 8}}
+      - {name: web-2, update_domain: 0, host: h1, size: {memory: 11}}
+      - {name: web-3, update_domain: 0, host: h1, size: {memory: 12}}
+"""
+
+
+def test_the_machines_of_a_failed_host_for_which_there_is_room_do_not_wait_for_the_others() -> None:
+    """The largest goes first: to the host that limits only the number of machines."""
+    with Service(FULL) as service:
+        (event,) = service.host("h1").fail()
+        service.clock.advance("1h")
+        assert on_hosts(service) == {"h1": 2, "h2": 1, "h3": 1}
+        machines = {m.name: m.host for m in service._session.node.store.groups["web"].machines}
+        assert (machines["web-3"], machines["web-1"]) == ("h3", "h2")
+        assert "no other host can take web-0, web-2 now" in event.explain()
+        assert not overrun(service)

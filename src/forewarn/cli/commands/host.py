@@ -23,6 +23,7 @@ from forewarn.cli.confirm import Yes, accepts_yes, confirm
 from forewarn.cli.output import (
     Json,
     Url,
+    amounts_text,
     parsed,
     print_clock,
     print_fields,
@@ -131,6 +132,7 @@ def show(name: Name, json: Json = False, url: Url = None) -> None:
                 *_node_fields(host.node),
                 *([("enrollment", host.enrollment)] if host.enrollment else ()),
                 ("labels", ", ".join(f"{k}={v}" for k, v in host.labels.items()) or "none"),
+                *([("capacity", amounts_text(host.capacity))] if host.capacity else ()),
                 ("machines", ", ".join(host.machines) or "none"),
                 ("events", ", ".join(host.events) or "none"),
             ]

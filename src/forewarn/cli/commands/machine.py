@@ -12,6 +12,7 @@ from forewarn.cli.confirm import Yes, accepts_yes, confirm
 from forewarn.cli.output import (
     Json,
     Url,
+    amounts_text,
     print_clock,
     print_fields,
     print_json,
@@ -128,6 +129,7 @@ def show(name: Name, json: Json = False, url: Url = None) -> None:
                 ("host", _host(machine)),
                 ("spot", "yes" if machine.spot else "no"),
                 ("labels", ", ".join(f"{k}={v}" for k, v in machine.labels.items()) or "none"),
+                *([("size", amounts_text(machine.size))] if machine.size else ()),
                 ("tags", ", ".join(f"{k}={v}" for k, v in machine.tags.items()) or "none"),
                 ("vm id", machine.vm_id),
                 ("addresses", ", ".join(machine.addresses)),

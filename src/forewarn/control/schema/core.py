@@ -19,6 +19,21 @@ BACKUP_HEADER = "Forewarn-Copy"  # header of a backup: its BackupContents as JSO
 SQLITE = "application/vnd.sqlite3"
 
 
+class Size(msgspec.Struct, kw_only=True):
+    """What a machine takes of its host; 0: not known."""
+
+    memory: Annotated[int, doc("Memory in MiB.")] = 0
+    cpus: Annotated[int, doc("Number of CPUs.")] = 0
+
+
+class Capacity(msgspec.Struct, kw_only=True):
+    """What a host can hold; null: no limit is known."""
+
+    machines: Annotated[int | None, doc("Number of machines.")] = None
+    memory: Annotated[int | None, doc("Memory of its machines in MiB.")] = None
+    cpus: Annotated[int | None, doc("CPUs of its machines.")] = None
+
+
 class Machine(msgspec.Struct, kw_only=True):
     """A machine of the fleet."""
 
@@ -50,6 +65,7 @@ class Machine(msgspec.Struct, kw_only=True):
     tags: Annotated[dict[str, str], doc("Tags of its instance metadata.")] = {}
     gone: Annotated[str, doc("Why the machine no longer exists; empty if it exists.")] = ""
     labels: Annotated[dict[str, str], doc("Labels of its group, overlaid with its own.")] = {}
+    size: Annotated[Size | None, doc("What it takes of its host; null: not known.")] = None
     metadata_url: Annotated[str, doc("URL of the metadata endpoint for this machine.")] = ""
     polls: Annotated[int, doc("Number of polls.")] = 0
     last_poll: Annotated[w.Moment | None, doc("When it last polled.")] = None
@@ -403,6 +419,7 @@ class Host(msgspec.Struct, kw_only=True):
     name: Annotated[str, doc("Name of the host.")]
     health: Annotated[w.HealthName, doc("Health of the host.")]
     labels: Annotated[dict[str, str], doc("Labels to select it by.")] = {}
+    capacity: Annotated[Capacity | None, doc("What it can hold; null: no limit is known.")] = None
     since: Annotated[w.Moment | None, doc("When its health last changed.")] = None
     note: Annotated[str, doc("Note by the operator.")] = ""
     cordoned: Annotated[bool, doc("Whether it is cordoned, so that no machine is moved to it.")] = (

@@ -10,7 +10,7 @@ import msgspec
 from forewarn.control.schema import core as s
 from forewarn.core import Event, Group, Machine, Time
 from forewarn.core.deciding.holds import Hold
-from forewarn.core.fleet import DOMAINS, REVOKED, Host
+from forewarn.core.fleet import DOMAINS, NO_CAPACITY, NO_SIZE, REVOKED, Capacity, Host, Size
 from forewarn.core.labels import labels_of
 from forewarn.core.time import SECOND
 from forewarn.service.indexes.coverage import CoverageCounts, coverage_of
@@ -74,6 +74,7 @@ def machine(
         tags=machine.tags,
         gone=machine.gone,
         labels=dict(labels_of(group, machine)),
+        size=_size(machine.size),
         metadata_url=url(machine),
         polls=polls.count if polls else 0,
         last_poll=to_datetime(polls.last) if polls else None,
@@ -248,10 +249,21 @@ def host_node(node: HostNode) -> s.HostNode:
     )
 
 
+def _size(size: Size) -> s.Size | None:
+    return None if size == NO_SIZE else s.Size(memory=size.memory, cpus=size.cpus)
+
+
+def _capacity(capacity: Capacity) -> s.Capacity | None:
+    if capacity == NO_CAPACITY:
+        return None
+    return s.Capacity(**msgspec.structs.asdict(capacity))
+
+
 def host(host: Host, machines: list[Machine], events: list[Event], node: HostNode | None) -> s.Host:
     return s.Host(
         name=host.name,
         labels=host.labels,
+        capacity=_capacity(host.capacity),
         health=host.health.value,
         since=to_datetime(host.since) if host.since is not None else None,
         note=host.note,

@@ -22,7 +22,16 @@ from forewarn.core.deciding.removals import (
     MIN_TERMINATE_NOTICE,
     policy_problem,
 )
-from forewarn.core.fleet import MAX_NAME, NAME, Host, Place
+from forewarn.core.fleet import (
+    MAX_NAME,
+    NAME,
+    NO_CAPACITY,
+    NO_SIZE,
+    Capacity,
+    Host,
+    Place,
+    Size,
+)
 from forewarn.core.labels import SelectorError, labels_problem
 from forewarn.core.labels import parse as parse_selector
 from forewarn.core.time import Duration
@@ -229,6 +238,7 @@ class FleetBuilder:
             vm_id=self._vm_id(entry, (*at, "vm_id")),
             tags=entry.tags,
             labels=entry.labels,
+            size=_size(entry.size, (*at, "size")),
             update_domain=domain,
             fault_domain=self._domain(entry.fault_domain, domain, at, "fault_domain"),
         )
@@ -455,4 +465,31 @@ def _address(text: str, at: Where) -> str:
 def host_of(entry: e.HostEntry, at: Where) -> Host:
     check_name(entry.name, (*at, "name"))
     _check_labels(entry.labels, at)
-    return Host(name=entry.name, labels=entry.labels, cordoned=entry.cordoned)
+    return Host(
+        name=entry.name,
+        labels=entry.labels,
+        capacity=_capacity(entry.capacity, (*at, "capacity")),
+        cordoned=entry.cordoned,
+    )
+
+
+def _size(entry: e.SizeEntry | None, at: Where) -> Size:
+    if entry is None:
+        return NO_SIZE
+    return Size(**_amounts(entry, at))
+
+
+def _capacity(entry: e.CapacityEntry | None, at: Where) -> Capacity:
+    if entry is None:
+        return NO_CAPACITY
+    return Capacity(**_amounts(entry, at))
+
+
+def _amounts(entry: e.SizeEntry | e.CapacityEntry, at: Where) -> dict[str, int]:
+    """Return the amounts that are given."""
+    amounts = {k: v for k, v in msgspec.structs.asdict(entry).items() if v is not None}
+    for name, amount in amounts.items():
+        if not 0 <= amount <= e.MAX_AMOUNT:
+            message = f"{amount} is out of range; expected 0 to {e.MAX_AMOUNT}"
+            raise FleetError(message, (*at, name))
+    return amounts

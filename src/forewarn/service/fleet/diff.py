@@ -31,7 +31,7 @@ from forewarn.support.text import in_words
 
 MAX_DETAILED = 1_000  # hosts, groups and machines, each, that are listed one by one
 
-_HOST_FIELDS = ("labels", "cordoned")
+_HOST_FIELDS = ("labels", "capacity", "cordoned")
 _CONFIGURATION_FIELDS = ("select", "windows", "blackouts")
 _GROUP_FIELDS = ("kind", "policy", "place", "labels")
 _MACHINE_FIELDS = tuple(
@@ -159,7 +159,12 @@ def compare(
 
 def declared_host(host: Host) -> Host:
     """Return a host as in a fleet file, without its health."""
-    return Host(name=host.name, labels=host.labels, cordoned=host.cordoned or None)
+    return Host(
+        name=host.name,
+        labels=host.labels,
+        capacity=host.capacity,
+        cordoned=host.cordoned or None,
+    )
 
 
 def with_declared(host: Host, wanted: Host) -> Host:
@@ -167,7 +172,11 @@ def with_declared(host: Host, wanted: Host) -> Host:
     cordoned = bool(host.cordoned if wanted.cordoned is None else wanted.cordoned)
     note = host.cordon_note if cordoned and host.cordoned else ""
     return msgspec.structs.replace(
-        host, labels=wanted.labels, cordoned=cordoned or None, cordon_note=note
+        host,
+        labels=wanted.labels,
+        capacity=wanted.capacity,
+        cordoned=cordoned or None,
+        cordon_note=note,
     )
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from forewarn.core import Machine
 from forewarn.core.commands import Define
-from forewarn.core.fleet import Host, Policy
+from forewarn.core.fleet import NO_CAPACITY, NO_SIZE, Capacity, Host, Policy, Size
 from forewarn.core.time import SECOND
 from forewarn.core.windows.model import MaintenanceConfiguration
 from forewarn.service.fleet.build import Fleet
 from forewarn.service.fleet.shapes import (
+    CapacityEntry,
     FleetEntry,
     GroupEntry,
     HostEntry,
     MachineEntry,
     MaintenanceEntry,
     PolicyEntry,
+    SizeEntry,
 )
 
 
@@ -36,7 +40,20 @@ def configuration_entry(configuration: MaintenanceConfiguration) -> MaintenanceE
 
 
 def host_entry(host: Host) -> HostEntry:
-    return HostEntry(name=host.name, labels=host.labels, cordoned=host.cordoned or None)
+    return HostEntry(
+        name=host.name,
+        labels=host.labels,
+        capacity=capacity_entry(host.capacity),
+        cordoned=host.cordoned or None,
+    )
+
+
+def size_entry(size: Size) -> SizeEntry | None:
+    return None if size == NO_SIZE else SizeEntry(memory=size.memory, cpus=size.cpus)
+
+
+def capacity_entry(capacity: Capacity) -> CapacityEntry | None:
+    return None if capacity == NO_CAPACITY else CapacityEntry(**msgspec.structs.asdict(capacity))
 
 
 def group_entry(name: str, define: Define) -> GroupEntry:
@@ -68,6 +85,7 @@ def machine_entry(machine: Machine) -> MachineEntry:
         vm_id=machine.vm_id,
         tags=machine.tags,
         labels=machine.labels,
+        size=size_entry(machine.size),
     )
 
 

@@ -26,11 +26,13 @@ from forewarn.core.windows.syntax import MAX_BLACKOUTS, MAX_WINDOWS
 MAX_DOMAIN = DOMAINS - 1
 MAX_ADDRESSES = 256  # of one machine: as many as a network interface can have in Azure
 MAX_TAGS = 64  # of one machine
+MAX_AMOUNT = 2**31 - 1  # of machines, MiB or CPUs
 GUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
 
 # These are only for the schema; `build.py` checks them, with better messages.
 _NAMED = {"pattern": f"^{NAME}$", "maxLength": MAX_NAME}
 _DOMAIN = {"minimum": 0, "maximum": MAX_DOMAIN}
+_AMOUNT = {"minimum": 0, "maximum": MAX_AMOUNT}
 _LABELS: dict[str, Any] = {
     "maxProperties": MAX_LABELS,
     "propertyNames": {"pattern": f"^{LABEL_NAME.pattern}$", "maxLength": MAX_LABEL_NAME},
@@ -85,6 +87,21 @@ Blackouts = Annotated[
 ]
 
 
+class SizeEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """What a machine takes of its host."""
+
+    memory: Annotated[int, _meta("Memory in MiB.", **_AMOUNT)] = 0
+    cpus: Annotated[int, _meta("Number of CPUs.", **_AMOUNT)] = 0
+
+
+class CapacityEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """What a host can hold; what is left out is not limited."""
+
+    machines: Annotated[int | None, _meta("Number of machines.", **_AMOUNT)] = None
+    memory: Annotated[int | None, _meta("Memory of its machines in MiB.", **_AMOUNT)] = None
+    cpus: Annotated[int | None, _meta("CPUs of its machines.", **_AMOUNT)] = None
+
+
 class MachineEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """A machine; it is in exactly one group."""
 
@@ -126,6 +143,9 @@ class MachineEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omi
     ] = ""
     tags: Annotated[dict[str, str], _meta("For instance metadata.", maxProperties=MAX_TAGS)] = {}
     labels: Labels = {}
+    size: Annotated[
+        SizeEntry | None, _meta("What it takes of its host; by default, it is only counted.")
+    ] = None
 
 
 class PolicyEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -210,6 +230,10 @@ class HostEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_d
 
     name: Annotated[str, _meta("Unique in the fleet.", **_NAMED)]
     labels: Labels = {}
+    capacity: Annotated[
+        CapacityEntry | None,
+        _meta("What it can hold: no machine is moved to it that does not fit; by default, any."),
+    ] = None
     cordoned: Annotated[
         bool | None, _meta("Whether no machine is moved to it; by default, this stays as it is.")
     ] = None

@@ -35,13 +35,13 @@ class HostIndex:
         self.strayed: dict[str, Time] = {}
         store.on_commit(self._on_commit)
         self.apart = ApartHosts(store)  # told of commits after this index, which its listeners read
-        self.placement = Placement(store, self.apart, self._machines_by_host, self._events_by_host)
+        self.placement = Placement(store, self.apart, self._events_by_host)
 
     def load(self) -> None:
         for group in self._store.groups.values():
             self._index(group)
         for host in self._store.registry.hosts:
-            self.placement.changed(host)
+            self.placement.host_changed(host)
         self._find_unwarned()
 
     def names(self) -> frozenset[str]:
@@ -139,11 +139,11 @@ class HostIndex:
         for put in commit.puts:
             match put:
                 case HostPut(host=host):
-                    self.placement.changed(host.name)
+                    self.placement.host_changed(host.name)
                     self._names = None
                     self._by_label.clear()
                 case HostRemoved(name=name):
-                    self.placement.changed(name)
+                    self.placement.host_changed(name)
                     self._names = None
                     self._by_label.clear()
                 case HaltReleased():
@@ -153,6 +153,7 @@ class HostIndex:
         machines, events = self._indexed.get(group.name, ((), ()))
         if machines is not group.machines:
             gone, come = replaced(machines, group.machines)
+            self.placement.machines_changed(gone, come)
             if self.apart.hosts:
                 hosts = {machine.name: machine.host for machine in come}
                 for machine in gone:
@@ -165,7 +166,6 @@ class HostIndex:
                 on_host = self._machines_by_host.get(machine.host)
                 if on_host is not None and on_host.get(machine.name) == group.name:
                     del on_host[machine.name]
-                    self.placement.changed(machine.host)
                 claimed = self._disputed_by_host.get(machine.disputed, {})
                 if claimed.get(machine.name) == group.name:
                     del claimed[machine.name]
@@ -173,13 +173,12 @@ class HostIndex:
                 if machine.host:
                     self._changed |= {machine.host, machine.disputed}
                     self._machines_by_host.setdefault(machine.host, {})[machine.name] = group.name
-                    self.placement.changed(machine.host)
                     if machine.disputed:
                         claimed = self._disputed_by_host.setdefault(machine.disputed, {})
                         claimed[machine.name] = group.name
         if events is not group.events:
             past, present = replaced(events, group.events)
-            self.placement.events_changed(past, present)
+            self.placement.events_changed(past, present, group)
             if changed := _deleted(past) ^ _deleted(present):
                 self._changed |= {machine.host for machine in group.named(changed).values()}
             for event in past:

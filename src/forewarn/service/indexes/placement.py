@@ -2,19 +2,21 @@
 
 The target is chosen in the commit that records the attempt to move the machine, and is part of that
 record. The host counts the machine from then on until the event is over, so that machines which
-move at the same time do not all go to the host that was the emptiest before.
+move at the same time do not all go to the host that was the emptiest before, and no host is given
+more than it can hold.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from forewarn.core import Event, Group, Machine, apply
 from forewarn.core.changes import Change, EventMoved, begins_attempt
-from forewarn.core.fleet import Health, Host
+from forewarn.core.fleet import NO_CAPACITY, Capacity, Health, Host
 from forewarn.core.group import replaced
 from forewarn.core.registry import HostPut, Put
 from forewarn.service.indexes.apart_hosts import ApartHosts
@@ -24,30 +26,85 @@ MAX_OFFERED = 50  # hosts that a machine could move to and that are named at mos
 RERANK = 64  # changed hosts up to which each is ranked separately instead of all again
 
 
+class Load(NamedTuple):
+    """What machines take of a host."""
+
+    machines: int = 0
+    memory: int = 0
+    cpus: int = 0
+
+    def plus(self, other: Load, sign: int = 1) -> Load:
+        return Load(
+            self.machines + sign * other.machines,
+            self.memory + sign * other.memory,
+            self.cpus + sign * other.cpus,
+        )
+
+
+NOTHING = Load()
+
+
+def load_of(machine: Machine | None) -> Load:
+    """Return what a machine takes; nothing, if it is gone."""
+    if machine is None or machine.gone:
+        return NOTHING
+    return Load(1, machine.size.memory, machine.size.cpus)
+
+
+def room_for(load: Load, held: Load, capacity: Capacity) -> bool:
+    """Can a host that holds this much take more?"""
+    limits = (capacity.machines, capacity.memory, capacity.cpus)
+    return all(
+        limit is None or have + more <= limit
+        for limit, have, more in zip(limits, held, load, strict=True)
+    )
+
+
+def fill(held: Load, capacity: Capacity) -> float:
+    """Return which part of what limits a host is taken; 0 if nothing does."""
+    limits = (capacity.machines, capacity.memory, capacity.cpus)
+    return max((have / limit for limit, have in zip(limits, held, strict=True) if limit), default=0)
+
+
 class Ranking:
     """Every host by what it holds: the emptiest first."""
 
-    def __init__(self, ranked: dict[str, int], ranking: list[tuple[int, str]]) -> None:
-        self._ranked = ranked  # by host: its number of machines in `_ranking`
-        self._ranking = ranking
+    def __init__(self, hosts: Mapping[str, tuple[Load, Capacity]]) -> None:
+        self._hosts = dict(hosts)  # what each holds, and can hold
+        self._keys = {name: _key(name, *of) for name, of in hosts.items()}
+        self._ranking = sorted(self._keys.values())
 
     def __iter__(self) -> Iterator[str]:
-        return (name for _, name in self._ranking)
+        return (name for _, _, name in self._ranking)
 
     def copy(self) -> Ranking:
-        return Ranking(self._ranked.copy(), self._ranking.copy())
+        copied = Ranking({})
+        copied._hosts, copied._keys = self._hosts.copy(), self._keys.copy()
+        copied._ranking = self._ranking.copy()
+        return copied
 
-    def put(self, name: str, count: int | None) -> None:
-        """Rank a host by its number of machines; None: there is no such host."""
-        if (before := self._ranked.pop(name, None)) is not None:
-            del self._ranking[bisect_left(self._ranking, (before, name))]
-        if count is not None:
-            self._ranked[name] = count
-            insort(self._ranking, (count, name))
+    def put(self, name: str, held: Load, capacity: Capacity | None) -> None:
+        """Rank a host by what it holds; without a capacity, there is no such host."""
+        if self._hosts.pop(name, None) is not None:
+            del self._ranking[bisect_left(self._ranking, self._keys.pop(name))]
+        if capacity is not None:
+            self._hosts[name] = held, capacity
+            self._keys[name] = _key(name, held, capacity)
+            insort(self._ranking, self._keys[name])
 
-    def add(self, name: str, machines: int) -> None:
-        if name in self._ranked:
-            self.put(name, self._ranked[name] + machines)
+    def add(self, name: str, load: Load, sign: int = 1) -> None:
+        if name in self._hosts:
+            held, capacity = self._hosts[name]
+            self.put(name, held.plus(load, sign), capacity)
+
+    def room_for(self, load: Load, name: str) -> bool:
+        held, capacity = self._hosts[name]
+        return capacity is NO_CAPACITY or room_for(load, held, capacity)
+
+
+def _key(name: str, held: Load, capacity: Capacity) -> tuple[float, int, str]:
+    full = 0 if capacity is NO_CAPACITY else fill(held, capacity)
+    return full, held.machines, name
 
 
 class Placement:
@@ -57,47 +114,55 @@ class Placement:
         self,
         store: Store,
         apart: ApartHosts,
-        machines_by_host: Mapping[str, Mapping[str, str]],
         events_by_host: Mapping[str, Mapping[str, str]],
     ) -> None:
         self._store = store
         self._apart = apart
-        self._machines_by_host = machines_by_host
         self._events_by_host = events_by_host
-        self._coming: dict[str, set[tuple[str, str]]] = {}  # by host: events, and their machines
+        self._present: dict[str, Load] = {}  # by host: what is on it
+        # By host: what is on its way there, by event and machine.
+        self._coming: dict[str, dict[tuple[str, str], Load]] = {}
         self._targets: dict[str, dict[str, str]] = {}  # by machine: its targets by event
-        self._ranking = Ranking({}, [])
+        self._ranking = Ranking({})
         self._unranked: set[str] = set()  # hosts whose number may have changed since
         self._batch: _BatchPlacement | None = None
         # The machines that have an address: each on another host.
         self.having: Callable[[str], Iterable[Machine]] = lambda _: ()
 
-    def changed(self, host: str) -> None:
-        """Note that what is on a host has changed, or the host itself."""
+    def host_changed(self, host: str) -> None:
+        """Note that a host was added, changed or removed."""
         self._unranked.add(host)
 
-    def events_changed(self, gone: Iterable[Event], come: Iterable[Event]) -> None:
+    def machines_changed(self, gone: Iterable[Machine], come: Iterable[Machine]) -> None:
+        for machines, sign in ((gone, -1), (come, 1)):
+            for machine in machines:
+                if machine.host:
+                    present = self._present.get(machine.host, NOTHING)
+                    self._present[machine.host] = present.plus(load_of(machine), sign)
+                    self._unranked.add(machine.host)
+
+    def events_changed(self, gone: Iterable[Event], come: Iterable[Event], group: Group) -> None:
         for event in gone:
             for machine, host in targets_of(event).items():
                 self._unranked.add(host)
-                self._coming[host].discard((event.id, machine))
+                del self._coming[host][event.id, machine]
                 del self._targets[machine][event.id]
                 if not self._targets[machine]:
                     del self._targets[machine]
         for event in come:
-            for machine, host in targets_of(event).items():
+            targets = targets_of(event)
+            machines = group.named(targets) if targets else {}
+            for machine, host in targets.items():
                 self._unranked.add(host)
-                self._coming.setdefault(host, set()).add((event.id, machine))
+                load = load_of(machines.get(machine))
+                self._coming.setdefault(host, {})[event.id, machine] = load
                 self._targets.setdefault(machine, {})[event.id] = host
-
-    def coming_to(self, host: str) -> list[str]:
-        """Return the machines that are on their way to a host, sorted by name."""
-        return sorted({machine for _, machine in self._coming.get(host, ())})
 
     def free_for(self, group: str, machine: str) -> tuple[str, ...]:
         """Return the hosts that a machine could move to, the best first: healthy hosts that are not
-        cordoned, can be told, have no machine with its address, and for which nothing is planned;
-        preferably without another update domain of its group, and then with few machines."""
+        cordoned, can be told, have room for it and no machine with its address, and for which
+        nothing is planned; preferably without another update domain of its group, and then with
+        much room and few machines."""
         found = self._store.groups[group]
         record = found.machine(machine) or Machine(name=machine)
         return self.alternatives(found, [record], MAX_OFFERED)[machine]
@@ -142,17 +207,20 @@ class Placement:
         thousands."""
         hosts = self._store.registry.hosts
         if len(self._unranked) > RERANK:
-            ranked = {name: self._count(name) for name in hosts}
-            ranking = sorted((count, name) for name, count in ranked.items())
-            self._ranking = Ranking(ranked, ranking)
+            self._ranking = Ranking({n: (self.held(n), host.capacity) for n, host in hosts.items()})
         else:
             for name in self._unranked:
-                self._ranking.put(name, self._count(name) if name in hosts else None)
+                host = hosts.get(name)
+                self._ranking.put(name, self.held(name), host.capacity if host else None)
         self._unranked.clear()
         return self._ranking
 
-    def _count(self, host: str) -> int:
-        return len(self._machines_by_host.get(host, ())) + len(self._coming.get(host, ()))
+    def held(self, host: str) -> Load:
+        """Return what is on a host and on its way there."""
+        held = self._present.get(host, NOTHING)
+        for load in self._coming.get(host, {}).values():
+            held = held.plus(load)
+        return held
 
     def taken(self, machine: Machine) -> set[str]:
         """Return the hosts that have a machine with one of its addresses, or will have."""
@@ -212,10 +280,13 @@ class _View:
         """Return the hosts that a machine could move to, the best first."""
         clashing = spread.clashing(machine.domain)
         taken = self._placement.taken(machine)
+        load = load_of(machine)
         best: list[str] = []
         less_suitable: list[str] = []
         for name in self.ranking:
-            if name == machine.host or name in taken or name in without or not self.usable(name):
+            if name == machine.host or name in taken or name in without:
+                continue
+            if not self.usable(name) or not self.ranking.room_for(load, name):
                 continue
             (less_suitable if name in clashing else best).append(name)
             if len(best) == limit:
@@ -250,38 +321,48 @@ class _BatchPlacement(_View):
         groups = {n: after.get(n) or apply(self.states[n], tuple(items[n])) for n in items}
         for name, group in {**self.states.maps[0], **groups}.items():
             self._count(name, group)
+        targets = {
+            event.id: self._kept(groups[name], event)
+            for name, events in begun.items()
+            for event in events.values()
+            if groups[name].event(event.id) is not None
+        }
+        moving = [
+            (machine, groups[name], event)
+            for name, events in begun.items()
+            for event in events.values()
+            if event.id in targets
+            for machine in groups[name].concerned(event)
+            if machine.name not in targets[event.id]
+        ]
+        spreads = {name: _Spread(groups[name]) for name in begun}
+        for machine, group, event in sorted(moving, key=lambda item: _largest_first(item[0])):
+            spread = spreads[group.name]
+            unsuitable = event.attempt.unsuitable if event.attempt else ()
+            if best := self.candidates(machine, spread, unsuitable):
+                targets[event.id][machine.name] = best[0]
+                self.ranking.add(best[0], load_of(machine))
+                spread.add(machine.domain, best[0])
         changes, chosen = {}, {}
-        for name, events in begun.items():
-            spread = _Spread(groups[name])
-            targets = {
-                id: self._targets(groups[name], event, spread)
-                for id, event in events.items()
-                if groups[name].event(id) is not None
-            }
+        for name in begun:
             changes[name] = tuple(_with_targets(change, targets) for change in items[name])
             chosen[name] = self._counted[name] = apply(self.states[name], changes[name])
         return changes, chosen
 
-    def _targets(self, group: Group, event: Event, spread: _Spread) -> dict[str, str]:
-        """Return the targets of the machines of an attempt. Those of the attempt before it stay as
-        long as it may have moved the machines there, unless the host has failed."""
+    def _kept(self, group: Group, event: Event) -> dict[str, str]:
+        """Return the targets that an attempt has from the one before it. They stay as long as that
+        may have moved the machines there, unless the host has failed."""
         before = self.states[group.name].event(event.id)
         earlier = before.attempt if before is not None else None
         under_way = earlier is not None and not earlier.note
-        unsuitable = event.attempt.unsuitable if event.attempt else ()
-        targets: dict[str, str] = {}
-        for machine in group.concerned(event):
-            target = targets_of(event).get(machine.name, "")
-            if target and not self._stays(target, under_way=under_way):
-                self.ranking.add(target, -1)
-                target = ""
-            if not target and (best := self.candidates(machine, spread, unsuitable)):
-                target = best[0]
-                self.ranking.add(target, 1)
-                spread.add(machine.domain, target)
-            if target:
-                targets[machine.name] = target
-        return targets
+        concerned = {machine.name for machine in group.concerned(event)}
+        kept = {}
+        for name, target in targets_of(event).items():
+            if name in concerned and self._stays(target, under_way=under_way):
+                kept[name] = target
+            else:
+                self.ranking.add(target, load_of(group.machine(name)), -1)
+        return kept
 
     def _stays(self, target: str, *, under_way: bool) -> bool:
         host = self.hosts.get(target)
@@ -295,19 +376,28 @@ class _BatchPlacement(_View):
             return
         self._counted[name] = group
         gone, come = replaced(before.machines if before else (), group.machines)
-        for machine in gone:
-            self.ranking.add(machine.host, -1)
-        for machine in come:
-            self.ranking.add(machine.host, 1)
         past, events = replaced(before.events if before else (), group.events)
+        for machine in gone:
+            self.ranking.add(machine.host, load_of(machine), -1)
+        for machine in come:
+            self.ranking.add(machine.host, load_of(machine))
         for event in past:
-            for host in targets_of(event).values():
-                self.ranking.add(host, -1)
+            self._count_targets(event, before or group, -1)
         for event in events:
-            for host in targets_of(event).values():
-                self.ranking.add(host, 1)
+            self._count_targets(event, group, 1)
             if event.host:
                 self.planned.add(event.host)
+
+    def _count_targets(self, event: Event, group: Group, sign: int) -> None:
+        targets = targets_of(event)
+        machines = group.named(targets) if targets else {}
+        for machine, host in targets.items():
+            self.ranking.add(host, load_of(machines.get(machine)), sign)
+
+
+def _largest_first(machine: Machine) -> tuple[int, int]:
+    """Return what machines are ordered by: the larger one is, the fewer hosts can take it."""
+    return -machine.size.memory, -machine.size.cpus
 
 
 def targets_of(event: Event) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forewarn.core import Durations, Group, Machine, Refused
-from forewarn.core.fleet import Health, Host, Placement
+from forewarn.core.fleet import Capacity, Health, Host, Placement, Size
 from forewarn.core.refusal import Hint, Reason
 from forewarn.core.registry import HostPut
 from forewarn.service.engine.clock import VirtualClock
@@ -103,6 +103,27 @@ def test_a_plan_shows_the_difference_and_changes_nothing(applied: Applied) -> No
     assert applied.node.store.seq == before
     assert applied(text) == planned
     assert applied.node.store.seq == before + 1
+
+
+def test_sizes_and_capacities_are_compared_and_exported(applied: Applied) -> None:
+    text = FLEET.replace("[a, b, c]", "[{name: a, capacity: {memory: 64, machines: 9}}, b, c]")
+    text = text.replace("{name: w0, host: a}", "{name: w0, host: a, size: {memory: 4, cpus: 2}}")
+    items = {item.name: item.fields for item in applied(text, plan=True).items}
+    assert {change.field: (change.before, change.after) for change in items["a"]} == {
+        "machines": (None, 9),
+        "memory": (None, 64),
+    }
+    assert {change.field: (change.before, change.after) for change in items["w0"]} == {
+        "memory": (0, 4),
+        "cpus": (0, 2),
+    }
+    applied(text)
+    assert applied.machine("w0").size == Size(memory=4, cpus=2)
+    assert applied.node.store.registry.hosts["a"].capacity == Capacity(memory=64, machines=9)
+    exported = applied.node.fleet_apply.current()
+    assert applied(msgspec.json.encode(entry_of(exported)).decode()).nothing
+    assert not applied(FLEET).nothing
+    assert applied.machine("w0").size == Size()
 
 
 def test_an_apply_is_one_commit(applied: Applied) -> None:

@@ -15,7 +15,7 @@ from forewarn.core.fleet import GroupKind, Machine
 from forewarn.core.time import Now
 from forewarn.service.fleet import read as fleetfile
 from forewarn.service.fleet.read import FleetError
-from forewarn.service.fleet.shapes import MAX_ADDRESSES, MAX_TAGS, schema
+from forewarn.service.fleet.shapes import MAX_ADDRESSES, MAX_AMOUNT, MAX_TAGS, schema
 from forewarn.support import suggest
 from forewarn.support.yaml import events as yaml_events
 from forewarn.support.yaml import positions as yaml_positions
@@ -104,8 +104,13 @@ ONE = "groups: [{name: one, kind: standalone, machines: [{name: one, %s}]}]"
             f"location: {'x' * (MAX_TEXT + 1)}\ngroups: []",
             f"the value has {MAX_TEXT + 1:,} characters; at most {MAX_TEXT:,} are allowed",
         ),
+        (ONE % "size: {memory: -1}", "size.memory: -1 is out of range"),
+        (
+            f"hosts: [{{name: a, capacity: {{cpus: {MAX_AMOUNT + 1}}}}}]\ngroups: []",
+            r"hosts\[0\].capacity.cpus: 2147483648 is out of range",
+        ),
     ],
-    ids=["addresses", "tags", "text"],
+    ids=["addresses", "tags", "text", "size", "capacity"],
 )
 def test_what_one_machine_may_have_is_limited(text: str, says: str) -> None:
     with pytest.raises(FleetError, match=says):

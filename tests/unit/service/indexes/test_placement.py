@@ -28,7 +28,7 @@ def sorted_anew(store: MemoryStore, group: str, machine: str, apart: set[str]) -
     load = dict.fromkeys(store.registry.hosts, 0)
     for every in store.groups.values():
         for one in every.machines:
-            if one.host in load:
+            if one.host in load and one.alive:
                 load[one.host] += 1
     clashing = {
         one.host for one in own.machines if one.alive and one.update_domain != found.update_domain
