@@ -5,6 +5,7 @@ What operators can do is `platform.py`. Requests and responses are the metadata 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from forewarn.core import Changes, Event, Refused, Status
@@ -34,6 +35,8 @@ class Guests:
         self.writer = writer
         self.poll_index = poll_index
         self.machine_index = machine_index
+        # Threads that look up thousands of ids at once would hold up all others.
+        self._lookup = asyncio.Lock()
 
     async def enable(self, group: str) -> None:
         """Return once the group has a document, after one of its machines has asked for it."""
@@ -57,9 +60,10 @@ class Guests:
             decision = await self.writer.submit(group, c.Approve(ids=ids, by=machine, over=over))
             if not isinstance(decision, Refused) or decision.reason is not Reason.UNKNOWN:
                 return decision
-            listed = {event.id for event in self._store.groups[group].events if event.listed}
-            missing = set(ids) - listed - over
-            records = await self._store.ended_events(missing)
+            async with self._lookup:
+                listed = {event.id for event in self._store.groups[group].events if event.listed}
+                missing = set(ids) - listed - over
+                records = await self._store.ended_events(missing)
             ended = {id for id, event in records.items() if event.group == group and event.listed}
             if missing - ended:
                 return decision

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from forewarn.core import Refused
+import asyncio
+
+from forewarn.core import Event, Refused
 from forewarn.core.refusal import Reason
 from forewarn.testing import SAMPLE, Service
 
@@ -33,6 +35,29 @@ def test_an_id_that_cannot_be_stored_is_one_that_does_not_exist() -> None:
         assert isinstance(decision, Refused)
         assert decision.reason is Reason.UNKNOWN
     assert asked == ["A\ufffd"]
+
+
+def test_ids_are_looked_up_for_one_request_at_a_time() -> None:
+    under_way, most = 0, 0
+
+    async def ended_events(_ids: set[str]) -> dict[str, Event]:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        for _ in range(5):
+            await asyncio.sleep(0)  # noqa: TID251 - one turn of the loop
+        under_way -= 1
+        return {}
+
+    with Service(SAMPLE) as service:
+        service._session.node.store.ended_events = ended_events  # type: ignore[method-assign, assignment]
+        approve = service._session.node.guests.approve
+
+        async def together() -> list[object]:
+            return await asyncio.gather(*(approve("web_0", "web", [f"A{n}"]) for n in range(8)))
+
+        assert all(isinstance(decision, Refused) for decision in service._session.run(together()))
+    assert most == 1
 
 
 def test_many_ids_that_do_not_exist_are_looked_up_once_beside_those_that_do() -> None:
