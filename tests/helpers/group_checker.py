@@ -10,12 +10,13 @@ from forewarn.core import Changes, Group, Now, Policy, Refused, commands, view
 from forewarn.core.changes import Change, Disabled, EventMoved
 from forewarn.core.events import Event, EventType, Source, Status
 from forewarn.core.lifecycle import Move
-from forewarn.core.time import SECOND, Duration
+from forewarn.core.time import HOUR, SECOND, Duration, Time
 from helpers.group_invariants import check_document, check_group, check_waiting
 from helpers.group_rules import (
     BY_USER,
     DELETES,
     NOTICE,
+    back_within,
     closed,
     goes_at_once,
     grace_end,
@@ -65,10 +66,19 @@ class Referee:
         # What a machine last said of an event, and how often that was something else.
         self.words: dict[tuple[str, str], tuple[tuple[bool, str], int]] = {}
         self.last_get: Duration = 0  # in time served
+        self.decisions = 0
+        self.gets: dict[str, list[tuple[int, Time]]] = {}  # of each machine, after which decision
+        self.expected: dict[str, set[str]] = {}  # by event: machines that polled before it
+        # Events that were carried out: after which decision, when in time served, and whose
+        # machines have to poll again.
+        self.waiting: dict[str, tuple[int, Duration, set[str]]] = {}
 
     @property
     def over(self) -> frozenset[str]:
         return frozenset(id for id, event in self.last.items() if event.status.over)
+
+    def heard(self, machine: str, at: Time) -> None:
+        self.gets.setdefault(machine, []).append((self.decisions, at))
 
     def judge(
         self,
@@ -80,13 +90,14 @@ class Referee:
         served: Duration,
     ) -> None:
         self._answered(before, command, now, decision)
+        self.decisions += 1
         if isinstance(decision, Refused):
             return
         self._approvals(before, command, decision)
         self._enabling(before, command, now, decision, after, served)
         self._starts(before, decision.items, now, after)
         self._records(command, decision.items, now, after)
-        self._endings(before, command, decision.items, after)
+        self._endings(before, command, decision.items, after, now)
         active = [self.last[id] for id in self.order if not self.last[id].status.over]
         assert list(after.events) == active  # in the order of raising
         self.listed |= {event.id for event in view(after).events}
@@ -121,10 +132,11 @@ class Referee:
                 assert refused == (not running or not reason.strip())
             case commands.Abandon(id=id, reason=reason):
                 running = id in active and active[id].status is Status.STARTED
-                assert refused == (not running or not reason.strip() or active[id].failure)
+                waits = id in self.waiting
+                assert refused == (not running or not reason.strip() or active[id].failure or waits)
             case commands.Retry(id=id):
                 attempt = active[id].attempt if id in active else None
-                assert refused == (attempt is None or attempt.open)
+                assert refused == (attempt is None or attempt.open or id in self.waiting)
             case commands.Restore(machine=name):
                 found = [machine for machine in before.machines if machine.name == name]
                 assert refused == (not found or found[0].alive)
@@ -221,6 +233,8 @@ class Referee:
                     assert now.at >= grace_end(now)
                 assert not held_by(present[event.id], tuple(present.values()), now, after)
                 assert event.started_at == now.at
+            if item.what in (Move.START, Move.FAIL):
+                self.expected[event.id] = self._polling(event, after.policy, now)
             if event.status.over:
                 del present[event.id]
             else:
@@ -310,6 +324,7 @@ class Referee:
         command: commands.Command,
         items: tuple[Change, ...],
         after: Group,
+        now: Now,
     ) -> None:
         """What has to end with this commit does, and nothing else."""
         moves = [item for item in items if isinstance(item, EventMoved)]
@@ -317,10 +332,16 @@ class Referee:
         alive = {machine.name for machine in after.machines if machine.alive}
         over = {command.id} if isinstance(command, commands.Cancel | commands.Abandon) else set()
         if done := self._carried_out(before, command):
-            over.add(done.id)
+            back = self.expected.get(done.id, set()) & alive
+            waits = back_within(before.policy, done.type, now) and done.id not in self.waiting
+            relocates = done.type is EventType.REDEPLOY and done.id not in self.waiting
+            if back and waits and isinstance(command, commands.Answer):
+                self.waiting[done.id] = self.decisions, now.served, back
+            else:
+                over.add(done.id)
             if done.type in DELETES:
                 assert alive.isdisjoint(done.resources)
-            if done.type is EventType.REDEPLOY:
+            if relocates:
                 for event in before.events:
                     if event.id != done.id and waits_for_domain(event):
                         moved = set(event.resources) & set(done.resources)
@@ -338,7 +359,43 @@ class Referee:
                 doomed = set(delete.resources)
                 beside = {id for id in touched if set(self.last[id].resources) <= doomed}
                 over |= beside - {delete.id}
+        over |= self._returned(after, alive, now, over)
         assert {item.event.id for item in moves if item.event.status.over} == over
+
+    def _polling(self, event: Event, policy: Policy, now: Now) -> set[str]:
+        """Its machines that have polled within the hour, and often enough."""
+        within = back_within(policy, event.type, now)
+        gets = {name: [at for _, at in self.gets.get(name, [])][-2:] for name in event.resources}
+        return {
+            name
+            for name, times in gets.items()
+            if within and times and times[-1] >= now.at - HOUR
+            if 2 * (times[-1] - times[0]) <= within
+        }
+
+    def _returned(self, after: Group, alive: set[str], now: Now, over: set[str]) -> set[str]:
+        """The events that end because their machines are back, or because they are not in time."""
+        ended = set()
+        for id, (decision, served, machines) in list(self.waiting.items()):
+            event = self.last[id]
+            if id not in over:
+                within = back_within(after.policy, event.type, now)
+                missing = {
+                    name
+                    for name in machines & alive
+                    if within and not any(get >= decision for get, _ in self.gets.get(name, []))
+                }
+                if missing and now.served < served + within:
+                    assert event.status is Status.STARTED
+                    continue
+                ended.add(id)
+                assert set(event.not_back) == missing
+                for machine in after.machines:
+                    if machine.name in missing:
+                        assert machine.not_back is not None
+                        assert machine.not_back.event == id
+            del self.waiting[id]
+        return ended
 
     def _put_elsewhere(self, before: Group, after: Group) -> None:
         """Whoever was said to be on a host, and now is not, has left what is planned there."""

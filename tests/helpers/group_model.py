@@ -3,7 +3,7 @@ watches every decision. Examples and properties act on the core through this alo
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -37,6 +37,11 @@ from helpers.group_checker import Referee
 from helpers.group_rules import unheard, with_left
 
 START: Time = 1_700_000_000 * SECOND + 123_456  # not a whole second, on purpose
+
+
+class Polled(NamedTuple):
+    last: Time
+    interval: Duration
 
 
 class World:
@@ -130,6 +135,17 @@ class World:
             self.referee.last_get = self.served
         self.do(commands.Enable())
         return self.view
+
+    def hear(self, *names: str) -> None:
+        """These machines poll, and nobody ticks."""
+        at, polls = self.now.at, dict(self.now.polls)
+        for name in dict.fromkeys(names):
+            before = polls.get(name)
+            polls[name] = Polled(at, at - before.last if before else 0)
+            self.referee.heard(name, at)
+        awaited = {n for e in self.group.events if e.waiting for n in e.waiting.machines}
+        heard = {**self.now.heard, **{name: at for name in names if name in awaited}}
+        self.now = msgspec.structs.replace(self.now, polls=polls, heard=heard)
 
     def tick(self) -> Changes:
         return self.do(commands.Tick(seen=self.referee.last_get))

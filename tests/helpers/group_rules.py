@@ -14,6 +14,7 @@ import msgspec
 from forewarn.core import Group, Now, Policy, commands
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.events import Event, EventType, Source, Status
+from forewarn.core.fleet import OverWhen
 from forewarn.core.time import DAY, MINUTE, SECOND, Duration, Time
 
 NOTICE: dict[EventType, Duration] = {
@@ -30,6 +31,17 @@ BY_USER = (EventType.REBOOT, EventType.REDEPLOY)
 
 def paced(duration: Duration, now: Now) -> Duration:
     return round(duration / now.rules.speed)
+
+
+def back_within(policy: Policy, type: EventType, now: Now) -> Duration:
+    """For how long machines are waited for after an event, if they are."""
+    heard = policy.over_when is OverWhen.HEARD or (
+        policy.over_when is None and now.rules.until_heard
+    )
+    if not heard or type in DELETES:
+        return 0
+    longest = policy.back_within or 10 * MINUTE
+    return paced(min(longest, MINUTE) if type is EventType.FREEZE else longest, now)
 
 
 def grace_end(now: Now) -> Time:

@@ -22,9 +22,9 @@ from forewarn.core import (
     changes,
     group,
 )
-from forewarn.core.deciding import announce, due, holds, joint, start
+from forewarn.core.deciding import announce, due, finish, holds, joint, start
 from forewarn.core.lifecycle import SHOWN, Move, move
-from forewarn.core.time import DAY, MINUTE
+from forewarn.core.time import DAY, HOUR, MINUTE
 from forewarn.drivers.port import Later, NotYet, Observed, Task
 from forewarn.drivers.simulated import ImpactJournal
 from forewarn.judge import judge
@@ -35,6 +35,7 @@ from forewarn.service.engine.executor import Executor
 from forewarn.store.port import Commit, PollSightings
 from forewarn.wire import document
 from forewarn.wire.versions import Version
+from simulation import world
 from simulation.own_recordings import OwnScript
 from simulation.script import NAMES, Script
 from simulation.world import Kill, LossyDriver, MortalStore, Simulation
@@ -258,9 +259,9 @@ def loses_approved_events(patch: pytest.MonkeyPatch) -> None:
     """What is approved is gone when it should start."""
     honest = start.started
 
-    def lost(event: Event, now: Now) -> Event:
+    def lost(state: Group, event: Event, now: Now) -> Event:
         if event.approved is None:
-            return honest(event, now)
+            return honest(state, event, now)
         return move(event, Move.WITHDRAW, ended_at=now.at)
 
     patch.setattr(start, "started", lost)
@@ -366,6 +367,22 @@ def carries_on_after_a_restart_without_looking(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(Executor, "_start", start)
 
 
+def waits_for_machines(patch: pytest.MonkeyPatch) -> None:
+    """As all groups do by default, but not in simulations; for an hour, since time passes in large
+    steps here."""
+    groups = {
+        name: replace(define, policy=replace(define.policy, back_within=HOUR))
+        for name, define in world.FLEET.groups.items()
+    }
+    patch.setattr(world, "FLEET", replace(world.FLEET, groups=groups))
+    patch.setattr(world, "RULES", replace(world.RULES, until_heard=True))
+
+
+def ends_events_before_their_machines_are_back(patch: pytest.MonkeyPatch) -> None:
+    waits_for_machines(patch)
+    patch.setattr(finish, "waiting", lambda *_: None)
+
+
 BROKEN: list[tuple[Break, set[str]]] = [
     (starts_without_waiting, {"early-start", "impact-early"}),
     (forgets_approvals, {"lost-approval"}),
@@ -399,6 +416,7 @@ BROKEN: list[tuple[Break, set[str]]] = [
     (starts_what_is_halted, {"started-while-halted"}),
     (starts_outside_of_windows, {"started-outside-window"}),
     (starts_a_host_with_a_machine_that_was_not_warned, {"started-unwarned"}),
+    (ends_events_before_their_machines_are_back, {"over-before-back"}),
 ]
 
 # The seed to try first, where it is not the first that catches it: others take much longer.
@@ -413,6 +431,7 @@ CAUGHT_BY: dict[Break, int] = {
     starts_a_host_without_asking_everybody: 1,
     starts_outside_of_windows: 1,
     starts_a_host_with_a_machine_that_was_not_warned: 9,
+    ends_events_before_their_machines_are_back: 4,
 }
 
 
@@ -466,6 +485,21 @@ def test_the_honest_service_is_not_accused() -> None:
         sim = asyncio.run(Script(seed, Kill(20, often=True)).run(300))
         judgement = judge(sim.trace)
         assert judgement.ok, judgement.render()
+
+
+def test_a_service_that_waits_for_its_machines_is_not_accused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits_for_machines(monkeypatch)
+    ends: set[bool] = set()
+    for seed in range(4):
+        sim = asyncio.run(Script(seed, Kill(20, often=True)).run(300))
+        judgement = judge(sim.trace)
+        assert judgement.ok, judgement.render()
+        items = [i for c in sim.disk.commits for entry in c.entries for i in entry.items]
+        moved = [item.event for item in items if isinstance(item, changes.EventMoved)]
+        ends |= {bool(e.not_back) for e in moved if e.waiting and e.status.over}
+    assert ends == {False, True}  # some machines came back, and some did not
 
 
 def first_documents() -> list[dict[str, Any]]:

@@ -250,6 +250,12 @@ class AnswerOn(msgspec.Struct, frozen=True, kw_only=True):
     host: str
 
 
+class Heard(msgspec.Struct, frozen=True, kw_only=True):
+    """Record that machines are back that were not: they have polled again."""
+
+    machines: tuple[str, ...]
+
+
 class Restore(msgspec.Struct, frozen=True, kw_only=True):
     """Bring back a machine that was evicted or deleted."""
 
@@ -280,5 +286,6 @@ Command: TypeAlias = (
     | RecordMove
     | SuspectMove
     | AnswerOn
+    | Heard
     | Restore
 )

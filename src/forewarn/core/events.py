@@ -175,6 +175,14 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unsuitable: tuple[str, ...] = ()  # hosts that the driver has refused as targets
 
 
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """That an event was carried out, and is over once these machines have polled again."""
+
+    machines: tuple[str, ...]
+    since: Time
+    served: Duration  # the same instant, in time served
+
+
 class Postponement(msgspec.Struct, frozen=True, kw_only=True):
     """That an event was postponed: by whom, and from when to when.
 
@@ -223,6 +231,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     approved: Approval | None = None
     started_at: Time | None = None
     attempt: Attempt | None = None
+    polling: tuple[str, ...] = ()  # machines that polled when it started, and should come back
+    waiting: Waiting | None = None
+    not_back: tuple[str, ...] = ()  # machines that had not polled again when it was over
     ended_at: Time | None = None
     ending: str = ""
     carried_out: bool = False  # it ended because the driver has carried it out

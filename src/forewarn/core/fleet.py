@@ -42,6 +42,13 @@ class Placement(enum.Enum):
     REPORTED = "reported"  # events and reports do; files only say where machines are at first
 
 
+class OverWhen(enum.Enum):
+    """When an event is over that its driver has carried out."""
+
+    CARRIED_OUT = "carried-out"
+    HEARD = "heard"  # once its machines have polled again
+
+
 class Enrollment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A token with which the node of a host gets its certificate."""
 
@@ -110,6 +117,13 @@ def domain_name(domain: int) -> str:
     return f"{update}.{fault - 1}" if fault else str(update)
 
 
+class NotBack(msgspec.Struct, frozen=True):
+    """That a machine has not polled since an event was carried out on it."""
+
+    event: str  # its id
+    since: Time
+
+
 class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     update_domain: int = 0
@@ -134,6 +148,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tags: dict[str, str] = {}  # shown in the instance metadata
     labels: dict[str, str] = {}  # used by operators to select it
     size: Size = NO_SIZE
+    not_back: NotBack | None = None
     gone: str = ""  # why it no longer exists ("evicted", "deleted"); empty while it does
 
     @property
@@ -163,6 +178,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     windows: tuple[Window, ...] = ()  # in which maintenance may start; empty: at any time
     blackouts: tuple[Blackout, ...] = ()  # in which it may not
     may_postpone: MayPostpone | None = None  # None: its events cannot be postponed
+    over_when: OverWhen | None = None  # None: as the service does it
+    back_within: Duration | None = None  # how long its machines are waited for; None: 10 min
 
     @property
     def configuration(self) -> MaintenanceConfiguration | None:

@@ -41,7 +41,7 @@ from forewarn.core.registry import (
     TokenPut,
 )
 from forewarn.core.time import Time
-from forewarn.support.text import in_words, utc
+from forewarn.support.text import in_words, listing, utc
 
 DRIVER = "driver"  # `Record.by` for answers of the driver
 
@@ -61,6 +61,7 @@ class RecordKind(enum.Enum):
     STARTED = "started"
     ATTEMPTED = "attempted"
     ANSWERED = "answered"
+    CARRIED_OUT = "carried-out"
     FINISHED = "finished"
     WITHDRAWN = "withdrawn"
     ENABLED = "enabled"
@@ -72,6 +73,8 @@ class RecordKind(enum.Enum):
     MACHINE_GONE = "machine-gone"
     MACHINE_RESTORED = "machine-restored"
     MACHINE_REMOVED = "machine-removed"
+    MACHINE_NOT_BACK = "machine-not-back"
+    MACHINE_BACK = "machine-back"
     HOST_ADDED = "host-added"
     HOST_CHANGED = "host-changed"
     HOST_DEGRADED = "host-degraded"
@@ -244,7 +247,9 @@ class HistoryWriter:
         event = item.event
         by, note = _actor_and_note(item)
         machine = "" if by in event.resources or not self._is_machine(group, by) else by
-        record = _event_record(event, at, MOVES[item.what], by, note, machine)
+        waits = item.what is Move.ANSWER and event.waiting is not None
+        what = RecordKind.CARRIED_OUT if waits else MOVES[item.what]
+        record = _event_record(event, at, what, by, note, machine)
         if item.output or item.answer:
             record = msgspec.structs.replace(record, output=item.output, answer=item.answer)
         yield record
@@ -454,6 +459,9 @@ def _actor_and_note(item: EventMoved) -> tuple[str, str]:
             return by, ", ".join(event.left)
         case Move.ATTEMPT if event.attempt is not None:
             return by, f"attempt {event.attempt.number}"
+        case Move.ANSWER if event.waiting is not None:
+            note = f"waiting until {listing(event.waiting.machines)} polled again"
+            return by or DRIVER, _with_output(note, item.output)
         case Move.ANSWER if event.attempt is not None:
             return by or DRIVER, _with_output(event.attempt.note, item.output) or "not done yet"
         case Move.FINISH | Move.WITHDRAW:
@@ -514,5 +522,9 @@ def _machine_change(before: Machine | None, after: Machine) -> tuple[RecordKind,
     if after.answered_on and after.answered_on != before.answered_on:
         note = f"answered on {after.answered_on}: the node of {after.host} is cut off"
         return RecordKind.MACHINE_CHANGED, note
+    if after.not_back != before.not_back:
+        if after.not_back is None:
+            return RecordKind.MACHINE_BACK, "it has polled again"
+        return RecordKind.MACHINE_NOT_BACK, f"it has not polled since {utc(after.not_back.since)}"
     names = [n for n in Machine.__struct_fields__ if getattr(before, n) != getattr(after, n)]
     return RecordKind.MACHINE_CHANGED, ", ".join(names)

@@ -61,6 +61,8 @@ class Correction(msgspec.Struct, frozen=True):
             approved=approved,
             started_at=self.past(event.started_at),
             attempt=self._attempt(event.attempt),
+            waiting=event.waiting
+            and self._replaced(event.waiting, since=self.past(event.waiting.since)),
             ended_at=self.past(event.ended_at),
         )
 

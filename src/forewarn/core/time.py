@@ -2,14 +2,14 @@
 
 `Now` is all that a decision knows of the world outside its group: the instant, whether the
 endpoint has been serving without a break, the rules in force, when maintenance is allowed, what
-operators have halted, which machines nobody has warned of the maintenance of their host, and which
-hosts cannot be told.
+operators have halted, which machines nobody has warned of the maintenance of their host, which
+hosts cannot be told, and which machines poll.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, TypeAlias
+from typing import Annotated, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -46,6 +46,7 @@ class Durations(msgspec.Struct, frozen=True, kw_only=True):
     start_grace: Duration = 60 * SECOND  # how long nothing starts by its NotBefore after an outage
     enable_delay: Duration = 0  # how long a group's first GET waits for its answer
     telling: Duration = 0  # how long it may take, in wall time, until all guests are shown a change
+    until_heard: bool = False  # does an event last until its machines have polled again?
 
     def paced(self, duration: Duration) -> Duration:
         """Return how long the duration takes at this speed."""
@@ -54,6 +55,17 @@ class Durations(msgspec.Struct, frozen=True, kw_only=True):
     def from_commit(self, notice: Duration) -> Duration:
         """Return how long a notice is, counted from the commit instead of when guests see it."""
         return self.paced(notice) + self.telling if notice else 0
+
+
+class LastPoll(Protocol):
+    """When a machine has polled last."""
+
+    @property
+    def last(self) -> Time: ...
+
+    @property
+    def interval(self) -> Duration:
+        """The time between its last two polls; 0: not known."""
 
 
 class UntrustedClock(msgspec.Struct, frozen=True):
@@ -84,6 +96,9 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
     left_apart: Mapping[str, Time] = {}  # by machine that has left such a host: when it did, if the
     # grace after that is not over
     strayed: Mapping[str, Time] = {}  # by machine that polls on another host: since when
+    polls: Mapping[str, LastPoll] = {}  # by machine that has ever polled
+    heard: Mapping[str, Time] = {}  # by machine that an event waits for, or that is not back: when
+    # it has polled since
     defined_above: int = 0  # incarnations of groups that are defined now are above this one: the
     # state was restored once, and they may have been there before
 

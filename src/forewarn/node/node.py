@@ -67,6 +67,7 @@ from forewarn.service.engine.feed import Feed
 from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.open_attempts import OpenAttempts
 from forewarn.service.engine.publishing import Publishing
+from forewarn.service.engine.returns import Returns
 from forewarn.service.engine.scheduler import Scheduler
 from forewarn.service.engine.virtual_time import VirtualTime
 from forewarn.service.engine.writer import Writer
@@ -285,6 +286,7 @@ class Node(Component):
             *(store, background, driver, self.host_index, self.ledger, self.publishing, tasks),
             OpenAttempts(self.scheduler, self.ledger),
         )
+        self.returns = Returns(store, self.poll_index, background, self.scheduler)
         self.faults = Faults(store, self.machine_index, self.writer.now, config.faults)
         event_faults = EventFaults(self.faults, store, self.writer, self.scheduler, self.poll_index)
         self.platform = Platform(
@@ -408,6 +410,7 @@ class Node(Component):
         self.apart_hosts.begin(self.writer.now().at)
         if self.trace:
             record_reach(self.trace, self.apart_hosts, self.writer.now)
+        self.returns.load()
         # Before anything new starts, so that nothing is resumed twice.
         self.executor.resume(restored)
         await apply_fleet(config, self.fleet_apply, self.machine_index)

@@ -67,7 +67,7 @@ FREE_VALUES = {
     "seconds", "status", "expires", "wait", "react", "busy_check", "name", "command", "by", "url",
     "token_file", "ca", "cause", "moved", "ticket", "order_by", "canary", "waves",
     "max_failures", "deadline", "step", "remove",
-    "blackout", "may_postpone", "database", "many", "token",
+    "blackout", "may_postpone", "back_within", "database", "many", "token",
 }  # fmt: skip
 
 

@@ -599,6 +599,7 @@ def _show(event: s.Event, more: Iterable[tuple[str, str]] = ()) -> None:
             ("raised", f"by {event.raised_by} at {time_text(event.raised_at)}"),
             ("approved", approved),
             ("started", time_text(event.started_at) or "no"),
+            *([("waits for", ", ".join(event.waits_for))] if event.waits_for else []),
             ("ended", f"{time_text(event.ended_at)}: {event.ending}" if event.ended_at else "no"),
             *more,
         ]

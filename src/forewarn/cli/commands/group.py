@@ -250,6 +250,20 @@ def policy(
             " 'off'."
         ),
     ] = None,
+    over_when: Annotated[
+        str | None,
+        typer.Option(
+            help="When an event is over that was carried out: 'heard' (once its machines have"
+            " polled again), 'carried-out' (at once), or 'default'.",
+            autocompletion=completion.some_of("heard", "carried-out", "default"),
+        ),
+    ] = None,
+    back_within: Annotated[
+        str | None,
+        typer.Option(
+            help="How long an event waits for its machines to poll again: 10s to 1h, or 'default'."
+        ),
+    ] = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
@@ -270,6 +284,12 @@ def policy(
         request.windows = [] if window == ["none"] else window
     if may_postpone is not None:
         request.may_postpone = None if may_postpone.lower() == "off" else may_postpone
+    if over_when is not None:
+        request.over_when = None if over_when.lower() == "default" else over_when
+    if back_within is not None:
+        default = back_within.lower() == "default"
+        within = None if default else parsed(parse_duration, back_within, "--back-within")
+        request.back_within = None if within is None else within / SECOND
     with service(url) as client:
         if blackout is not None or blackout_calendar is not None:
             listed = [] if blackout == ["none"] else blackout or []
@@ -304,7 +324,19 @@ def _policy(group: s.Group) -> list[tuple[str, str]]:
         ("windows", "; ".join(group.windows) or "at any time"),
         ("blackouts", "; ".join(group.blackouts) or "none"),
         ("may postpone", group.may_postpone or "nothing"),
+        ("events are over", _over_when(group)),
     ]
+
+
+def _over_when(group: s.Group) -> str:
+    within = "" if group.back_within is None else in_words(round(group.back_within * SECOND))
+    back = "when their machines have polled again" + (f", or after {within}" if within else "")
+    match group.over_when:
+        case "heard":
+            return back
+        case "carried-out":
+            return "when they were carried out"
+    return "by default" + (f", machines are back within {within}" if within else "")
 
 
 @app.command()

@@ -76,6 +76,13 @@ def list_(
         bool | None,
         typer.Option("--gone/--present", help="Only machines that no longer exist."),
     ] = None,
+    not_back: Annotated[
+        bool | None,
+        typer.Option(
+            "--not-back/--back",
+            help="Only machines that have not polled since an event was carried out on them.",
+        ),
+    ] = None,
     enabled: Annotated[
         bool | None,
         typer.Option("--enabled/--disabled", help="Only machines of enabled groups."),
@@ -85,7 +92,7 @@ def list_(
 ) -> None:
     """List all machines with their state and endpoint."""
     filters = {"group": group, "label": label, "host": host, "health": health, "coverage": coverage}
-    states = {"gone": gone, "enabled": enabled}
+    states = {"gone": gone, "not_back": not_back, "enabled": enabled}
     with service(url) as client:
         machines = client.machines(**filters, **states)
         if json:
@@ -134,7 +141,7 @@ def show(name: Name, json: Json = False, url: Url = None) -> None:
                 ("vm id", machine.vm_id),
                 ("addresses", ", ".join(machine.addresses)),
                 ("metadata", machine.metadata_url),
-                ("state", f"gone ({machine.gone})" if machine.gone else "present"),
+                ("state", _state(machine)),
                 ("polls", _polls(machine)),
                 ("answers", _answers(machine)),
                 ("events", ", ".join(machine.events) or "none"),
@@ -261,6 +268,15 @@ def _print_machine(
     print_clock(client)
 
 
+def _state(machine: s.Machine) -> str:
+    if machine.gone:
+        return f"gone ({machine.gone})"
+    if machine.not_back is None:
+        return "present"
+    since = time_text(machine.not_back.since)
+    return f"not back since {since}, when event {machine.not_back.event} was carried out"
+
+
 def _row(machine: s.Machine) -> tuple[str, ...]:
     return (
         machine.name,
@@ -271,7 +287,7 @@ def _row(machine: s.Machine) -> tuple[str, ...]:
         machine.host,
         "yes" if machine.spot else "",
         f"gone ({machine.gone})" if machine.gone else machine.metadata_url,
-        time_text(machine.last_poll) or "never",
+        (time_text(machine.last_poll) or "never") + (", not back" if machine.not_back else ""),
     )
 
 

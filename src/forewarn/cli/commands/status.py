@@ -101,6 +101,8 @@ def _problems(
     for event in events:
         if event.held:
             yield f"{_name(event)}: {event.held}; see 'forewarn event explain {event.id}'"
+        elif event.waits_for:
+            continue  # for a limited time
         elif event.expected_end and state.clock.now - event.expected_end > TOO_LONG:
             yield (
                 f"{_name(event)} was expected to end at {time_text(event.expected_end)}; see"
@@ -112,6 +114,11 @@ def _problems(
                 f"rollout {rollout.id[:8]} has paused itself: {rollout.paused.reason}; see"
                 f" 'forewarn rollout explain {rollout.id[:8]}'"
             )
+    if state.not_back:
+        yield (
+            f"{counted(state.not_back, 'machine')} not back after an event; see 'forewarn machine"
+            " list --not-back'"
+        )
     yield from _expiries(state)
     for halt in client.halts():
         note = f": {halt.note}" if halt.note else ""

@@ -25,6 +25,7 @@ class MachineFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     labels: Selector = ()
     gone: bool | None = None
+    not_back: bool | None = None
     enabled: bool | None = None
     coverage: str | None = None
 
@@ -47,6 +48,7 @@ def machines(
             machine
             for machine in of_group
             if criteria.gone in (None, not machine.alive)
+            and criteria.not_back in (None, machine.alive and machine.not_back is not None)
             and (criteria.coverage is None or covered(machine, criteria.coverage))
             and (not criteria.labels or matches(criteria.labels, labels_of(group, machine)))
         ]

@@ -30,9 +30,14 @@ _ABOUT_EVENT = {
     K.STARTED.value: "{what}: started",
     K.ATTEMPTED.value: "{what}: being tried again",
     K.ANSWERED.value: "{what}: not done yet",
+    K.CARRIED_OUT.value: "{what}: carried out, waiting until its machines are back",
     K.FINISHED.value: "{what}: finished",
     K.WITHDRAWN.value: "{what}: withdrawn, will not happen",
     K.RETIMED.value: "{what}: times corrected",
+}
+_ABOUT_MACHINES = {
+    K.MACHINE_NOT_BACK.value: "not back after an event: {what}",
+    K.MACHINE_BACK.value: "back: {what}",
 }
 _ABOUT_HOST = {
     K.HOST_DEGRADED.value: "{what} is degraded",
@@ -66,6 +71,10 @@ _ACTIONS = {
     K.STRUCK.value: (("See what happened", "forewarn history --event {id}"),),
     K.ANSWERED.value: (("See what it waits for", "forewarn event explain {id}"),),
     K.WITHDRAWN.value: (("See what happened", "forewarn history --event {id}"),),
+    K.MACHINE_NOT_BACK.value: (
+        ("See which are not back", "forewarn machine list --not-back"),
+        ("See what was done to it", "forewarn history --event {id}"),
+    ),
     K.HOST_DEGRADED.value: (("See what is on it", "forewarn host show {id}"),),
     K.HOST_FAILED.value: (("See what is on it", "forewarn host show {id}"),),
     K.ROLLOUT_PAUSED.value: (
@@ -147,6 +156,9 @@ def _headline(notification: Notification, zone: tzinfo) -> str:
         )
     if what in _ABOUT_HALT:
         return _ABOUT_HALT[what]
+    if what in _ABOUT_MACHINES:
+        machines = list(dict.fromkeys(name for c in commit.changes for name in c.machines))
+        return _ABOUT_MACHINES[what].format(what=_names(machines))
     names = list(dict.fromkeys(name for c in commit.changes for name in _subjects(c)))
     return f"{what}: {_names(names)}" if names else what
 
@@ -227,6 +239,8 @@ def _when(event: Event, zone: tzinfo) -> str:
 
 def _change(what: str, change: FeedChange) -> Iterator[str]:
     subject = change.host if what in _ABOUT_HOST else change.cause
+    if what in _ABOUT_MACHINES:
+        subject = change.event
     if what in _ABOUT_ROLLOUT:
         yield _field("Rollout", change.cause)
     elif names := _subjects(change):

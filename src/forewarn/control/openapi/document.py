@@ -336,10 +336,10 @@ def _refine(components: dict[str, Any], body_types: Mapping[Any, None]) -> None:
     }
     group, policy = components["OneGroupFile"], components["PolicyFile"]["properties"]
     group["properties"] |= policy  # as GET shows it; in a fleet file it has a table of its own
-    notice = policy["terminate_notice"]
-    group["properties"]["terminate_notice"] = notice | {
-        "anyOf": [*notice["anyOf"], {"description": "Seconds.", "type": "number"}]
-    }
+    for name in ("terminate_notice", "back_within"):
+        group["properties"][name] = policy[name] | {
+            "anyOf": [*policy[name]["anyOf"], {"description": "Seconds.", "type": "number"}]
+        }
     machines = group["properties"]["machines"]
     names = {"description": "Name of a machine that stays as it is.", "type": "string"}
     group["properties"]["machines"] = machines | {"items": {"anyOf": [machines["items"], names]}}

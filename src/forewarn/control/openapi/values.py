@@ -22,7 +22,7 @@ from forewarn.core.events import (
     Source,
     Status,
 )
-from forewarn.core.fleet import GroupKind, Health
+from forewarn.core.fleet import GroupKind, Health, OverWhen
 from forewarn.core.rollouts.model import (
     EVACUATE_WORK_RETURN,
     LIVE_MIGRATION,
@@ -64,6 +64,7 @@ VALUES: Mapping[str, Any] = {
     "Status": values(Status),
     "Source": values(Source),
     "GroupKind": values(GroupKind),
+    "OverWhen": values(OverWhen),
     "Health": values(Health),
     "OverviewBy": values(OverviewBy),
     "NodeState": values(NodeState),

@@ -42,11 +42,13 @@ from forewarn.control.schema import core as s
 from forewarn.control.views import core, maintenance
 from forewarn.core import EventType, Group, GroupKind, Policy
 from forewarn.core.deciding.configurations import never_maintained
+from forewarn.core.fleet import OverWhen
 from forewarn.core.windows.may_postpone import parse_may_postpone
 from forewarn.core.windows.syntax import parse_blackout, parse_window
 from forewarn.support.text import either_of
 
-PLATFORM_RULES = ("windows", "blackouts", "may_postpone")  # of a policy
+# Of a policy.
+PLATFORM_RULES = ("windows", "blackouts", "may_postpone", "over_when", "back_within")
 
 
 def known_group(name: str) -> Group:
@@ -253,4 +255,12 @@ def _changed_policy(policy: Policy, request: s.PolicyRequest) -> Policy:
         changes["may_postpone"] = (
             None if allowed is None else parse_text(parse_may_postpone, allowed)
         )
+    if request.over_when is not msgspec.UNSET:
+        over_when = request.over_when
+        changes["over_when"] = (
+            None if over_when is None else parse_enum(OverWhen, "over_when", over_when)
+        )
+    if request.back_within is not msgspec.UNSET:
+        within = request.back_within
+        changes["back_within"] = None if within is None else duration_of("back_within", within)
     return msgspec.structs.replace(policy, **changes)

@@ -76,6 +76,13 @@ async def list_machines(
     gone: Annotated[
         bool | None, query("True: only machines that no longer exist; false: only those that do.")
     ] = None,
+    not_back: Annotated[
+        bool | None,
+        query(
+            "True: only machines that have not polled since an event was carried out on them;"
+            " false: only the others."
+        ),
+    ] = None,
     enabled: Annotated[
         bool | None, query("True: only machines of enabled groups; false: only the others.")
     ] = None,
@@ -99,6 +106,7 @@ async def list_machines(
     criteria = MachineFilter(
         labels=parse_selector(label) or (),
         gone=gone,
+        not_back=not_back,
         enabled=enabled,
         coverage=None if coverage is None else parse_name(COVERAGES, "coverage", coverage),
     )

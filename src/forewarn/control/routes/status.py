@@ -53,9 +53,12 @@ def get_status(call: Call) -> s.Status:
     now, poll_index = context().platform.writer.now().at, context().platform.poll_index
     certificate, token = context().certificate_expiry(), context().tokens.next_expiry
     if call.limited:
-        coverage = context().platform.coverage(m for group in groups for m in group.machines)
+        machines = [machine for group in groups for machine in group.machines]
+        coverage = context().platform.coverage(machines)
+        not_back = sum(machine.alive and machine.not_back is not None for machine in machines)
     else:
-        coverage = context().metrics.fleet_counts.coverage(now)
+        counts = context().metrics.fleet_counts
+        coverage, not_back = counts.coverage(now), counts.not_back
     return s.Status(
         version=__version__,
         control_node=this_node(),
@@ -68,6 +71,7 @@ def get_status(call: Call) -> s.Status:
         machines=sum(len(group.machines) for group in groups),
         events=sum(call.sees(event.group) for event in context().platform.active()),
         coverage=core.coverage(coverage),
+        not_back=not_back,
         unknown_callers=0 if call.limited else poll_index.unknown_callers.recent(now),
         certificate_expires=None if certificate is None else to_datetime(certificate),
         token_expires=None if token is None or call.limited else to_datetime(token),

@@ -34,6 +34,13 @@ class Capacity(msgspec.Struct, kw_only=True):
     cpus: Annotated[int | None, doc("CPUs of its machines.")] = None
 
 
+class NotBack(msgspec.Struct, kw_only=True):
+    """That a machine has not polled since an event was carried out on it."""
+
+    event: Annotated[str, doc("Id of the event.")]
+    since: Annotated[w.Moment, doc("When the event was carried out.")]
+
+
 class Machine(msgspec.Struct, kw_only=True):
     """A machine of the fleet."""
 
@@ -74,6 +81,10 @@ class Machine(msgspec.Struct, kw_only=True):
         w.CoverageName,
         doc("Whether it has polled in the last hour, only earlier, or never."),
     ] = "never-polled"
+    not_back: Annotated[
+        NotBack | None,
+        doc("The event since which it has not polled, although it polled before; null: none."),
+    ] = None
     ignored_events: Annotated[
         int, doc("How many of its events it was shown, and started without any approval.")
     ] = 0
@@ -152,6 +163,17 @@ class Group(msgspec.Struct, kw_only=True):
     may_postpone: Annotated[
         str | None,
         doc("By how much an event may be postponed, and how often: `2h, twice`; null: never."),
+    ] = None
+    over_when: Annotated[
+        w.OverWhenName | None,
+        doc(
+            "When an event is over that was carried out: once its machines have polled again"
+            " (`heard`), or at once (`carried-out`); null: as the service does it."
+        ),
+    ] = None
+    back_within: Annotated[
+        float | None,
+        doc("Seconds for which an event waits for its machines to poll again; null: 600."),
     ] = None
 
 
@@ -243,6 +265,11 @@ class Event(msgspec.Struct, kw_only=True):
         dict[str, str],
         doc("By machine that is being moved: the host that is reserved for it."),
     ] = {}
+    waits_for: Annotated[
+        list[str],
+        doc("Machines that have to poll again before it is over, since it was carried out."),
+    ] = []
+    not_back: Annotated[list[str], doc("Machines that had not polled again when it was over.")] = []
 
 
 class EventDetails(Event, kw_only=True):
@@ -595,6 +622,17 @@ class PolicyRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         str | msgspec.UnsetType | None,
         doc("By how much an event may be postponed, and how often: `2h, twice`; null: never."),
     ] = msgspec.UNSET
+    over_when: Annotated[
+        w.OverWhenName | msgspec.UnsetType | None,
+        doc(
+            "When an event is over that was carried out: once its machines have polled again"
+            " (`heard`), or at once (`carried-out`); null: as the service does it."
+        ),
+    ] = msgspec.UNSET
+    back_within: Annotated[
+        float | msgspec.UnsetType | None,
+        doc("Seconds for which an event waits for its machines to poll again; null: 600."),
+    ] = msgspec.UNSET
 
 
 class FinishRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -750,6 +788,9 @@ class Status(msgspec.Struct, kw_only=True):
     coverage: Annotated[Coverage, doc("How many machines poll and answer events.")] = msgspec.field(
         default_factory=Coverage
     )
+    not_back: Annotated[
+        int, doc("Number of machines that have not polled since an event was carried out on them.")
+    ] = 0
     unknown_callers: Annotated[
         int,
         doc(

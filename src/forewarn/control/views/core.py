@@ -80,6 +80,9 @@ def machine(
         last_poll=to_datetime(polls.last) if polls else None,
         api_version=polls.version if polls else "",
         coverage=coverage_of(polls, now).value,
+        not_back=None
+        if machine.not_back is None
+        else s.NotBack(event=machine.not_back.event, since=to_datetime(machine.not_back.since)),
         ignored_events=polls.ignored if polls else 0,
         last_answer=to_datetime(polls.answered) if polls and polls.answered is not None else None,
         events=events,
@@ -145,6 +148,8 @@ def group(group: Group, counts: CoverageCounts) -> s.Group:
         windows=[window.text for window in group.policy.windows],
         blackouts=[blackout.text for blackout in group.policy.blackouts],
         may_postpone=None if group.policy.may_postpone is None else str(group.policy.may_postpone),
+        over_when=None if group.policy.over_when is None else group.policy.over_when.value,
+        back_within=None if (back := group.policy.back_within) is None else back / SECOND,
     )
 
 
@@ -179,6 +184,10 @@ def event(event: Event) -> s.Event:
             )
             for item in event.postponed
         ],
+        waits_for=list(event.waiting.machines)
+        if event.waiting is not None and not event.status.over
+        else [],
+        not_back=list(event.not_back),
         held=event.attempt.note if event.attempt is not None and event.attempt.stuck else "",
         targets=event.attempt.targets
         if event.attempt is not None and not event.status.over

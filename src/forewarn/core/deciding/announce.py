@@ -15,6 +15,7 @@ from forewarn.core.deciding.configurations import (
     never_open,
     opens_text,
 )
+from forewarn.core.deciding.returns import polling
 from forewarn.core.events import (
     MAX_ACTIVE_EVENTS,
     MAX_DESCRIPTION,
@@ -193,7 +194,13 @@ def fail(group: Group, command: c.Fail, now: Now) -> Changes | Refused:
         # its host is gone: whatever guests are shown, it comes back elsewhere
         moves=bool(command.host) and not command.type.traits.relocates,
     )
-    started = move(event, Move.FAIL, started_at=now.at, attempt=Attempt(number=1, at=now.at))
+    started = move(
+        event,
+        Move.FAIL,
+        started_at=now.at,
+        attempt=Attempt(number=1, at=now.at),
+        polling=polling(group, event, now),
+    )
     return Changes((EventMoved(Move.FAIL, started, command.by),), event.id)
 
 

@@ -30,7 +30,13 @@ from forewarn.core.changes import (
 from forewarn.core.deciding.announce import announce, fail, user_maintenance
 from forewarn.core.deciding.attempts import answered
 from forewarn.core.deciding.define import define
-from forewarn.core.deciding.finish import finished, partly_moved, record_move, suspect_move
+from forewarn.core.deciding.finish import (
+    carried_out,
+    finished,
+    partly_moved,
+    record_move,
+    suspect_move,
+)
 from forewarn.core.deciding.holds import HaltedMachines, halt_holds
 from forewarn.core.deciding.joint import (
     departed_joints,
@@ -47,6 +53,7 @@ from forewarn.core.deciding.reach import (
     with_former_hosts,
 )
 from forewarn.core.deciding.removals import delete, evict
+from forewarn.core.deciding.returns import heard
 from forewarn.core.deciding.start import carried_out_jointly, settle
 from forewarn.core.events import (
     IGNORES_WINDOWS,
@@ -230,6 +237,8 @@ def _decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
             return suspect_move(group, command)
         case c.AnswerOn():
             return answer_on(group, command)
+        case c.Heard():
+            return Changes(heard(group, command.machines))
         case c.Restore():
             return _restore(group, command)
 
@@ -382,7 +391,7 @@ def _answer(group: Group, command: c.Answer, now: Now) -> Changes:
     outcome = command.outcome
     if isinstance(outcome, c.Done):
         moved = outcome.moved if event.relocates else {}
-        items = finished(
+        items = carried_out(
             group, event, now, moved=moved, output=outcome.output, answer=outcome.answer
         )
         return Changes(items, event.id)
@@ -395,8 +404,8 @@ def _answer(group: Group, command: c.Answer, now: Now) -> Changes:
 
 def _retry(group: Group, command: c.Retry, now: Now) -> Changes | Refused:
     event = group.event(command.id)
-    if event is not None and follows(event):
-        return _lead_refusal(event)
+    if event is not None and (refused := _not_open(event)):
+        return refused
     if event is None or event.attempt is None:
         return unknown(
             f"event {command.id} has not started, or is over; only a Started event can be retried"
@@ -412,7 +421,7 @@ def _finish(group: Group, command: c.Finish, now: Now) -> Changes | Refused:
         return unknown(
             f"event {command.id} has not started, or is over; only a Started event can be finished"
         )
-    if follows(event):
+    if event.waiting is None and follows(event):
         return _lead_refusal(event)
     if not command.reason.strip():
         return invalid("a reason is required to finish an event")
@@ -420,7 +429,8 @@ def _finish(group: Group, command: c.Finish, now: Now) -> Changes | Refused:
         if machine not in event.resources:
             return invalid(f"machine '{machine}' is not affected by event {event.id}")
     ending = f"finished by {command.by}: {command.reason}"
-    untold = [name for name in event.resources if event.relocates and name not in command.moved]
+    relocates = event.relocates and event.waiting is None
+    untold = [name for name in event.resources if relocates and name not in command.moved]
     notes: tuple[str, ...] = ()
     if untold:
         notes = (
@@ -448,8 +458,8 @@ def _abandon(group: Group, command: c.Abandon, now: Now) -> Changes | Refused:
         return unknown(
             f"event {command.id} has not started, or is over; only a Started event can be abandoned"
         )
-    if follows(event):
-        return _lead_refusal(event)
+    if refused := _not_open(event):
+        return refused
     if not command.reason.strip():
         return invalid("a reason is required to abandon an event")
     if event.failure:
@@ -464,6 +474,16 @@ def _abandon(group: Group, command: c.Abandon, now: Now) -> Changes | Refused:
 def follows(event: Event) -> bool:
     """Is it carried out by the lead of its joint?"""
     return carried_out_jointly(event) and event.attempt is None
+
+
+def _not_open(event: Event) -> Refused | None:
+    """Refuse what can only be done to an event that has not been carried out, on its lead."""
+    if event.waiting is not None:
+        return conflict(
+            f"event {event.id} was carried out, and waits until {listing(event.waiting.machines)}"
+            " have polled again; only 'finish' ends that"
+        )
+    return _lead_refusal(event) if follows(event) else None
 
 
 def _lead_refusal(event: Event) -> Refused:
@@ -524,4 +544,5 @@ def _restore(group: Group, command: c.Restore) -> Changes | Refused:
             f"machine '{machine.name}' exists; only a machine that was evicted or deleted can be"
             " restored"
         )
-    return Changes((MachinePut(msgspec.structs.replace(machine, gone=""), command.by),))
+    restored = msgspec.structs.replace(machine, gone="", not_back=None)
+    return Changes((MachinePut(restored, command.by),))

@@ -103,6 +103,7 @@ def merged_machine(current: Machine | None, wanted: Machine, command: c.Define) 
     return msgspec.structs.replace(
         wanted,
         gone=current.gone,
+        not_back=current.not_back,
         host=host,
         moved_from=moved_from,
         relocated=current.relocated and moved_from == current.moved_from,

@@ -16,6 +16,7 @@ from forewarn.core.deciding.holds import (
     waiting_deletes,
 )
 from forewarn.core.deciding.reach import ApartMachines, unheard
+from forewarn.core.deciding.returns import over_at
 from forewarn.core.events import Event, Status
 from forewarn.core.group import Group
 from forewarn.core.time import Now, Time
@@ -41,6 +42,8 @@ def due(group: Group, now: Now) -> Time | None:
         if event.status is Status.STARTED:
             if event.attempt is not None and event.attempt.next_at is not None:
                 instants.append(event.attempt.next_at)
+            if (at := over_at(group, event, now)) is not None:
+                instants.append(at)
         elif (
             event.joint is None
             and not occupancy.blocks(event)

@@ -9,6 +9,7 @@ import msgspec
 
 from forewarn.core.changes import Change, Changes, EventMoved, MachinePut, apply
 from forewarn.core.commands import RecordMove, SuspectMove
+from forewarn.core.deciding.returns import waiting
 from forewarn.core.deciding.start import carried_out_jointly, ended
 from forewarn.core.events import Event, Status
 from forewarn.core.fleet import Machine
@@ -16,6 +17,30 @@ from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Refused, unknown
 from forewarn.core.time import Now
+
+
+def carried_out(
+    group: Group,
+    event: Event,
+    now: Now,
+    *,
+    ending: str = "carried out",
+    moved: dict[str, str] | None = None,
+    output: str = "",
+    answer: str = "",
+) -> tuple[Change, ...]:
+    """Return the changes after a Started event was carried out: it is over, or waits until its
+    machines are back."""
+    wait = waiting(group, event, now)
+    if wait is None:
+        return finished(group, event, now, ending=ending, moved=moved, output=output, answer=answer)
+    attempt = event.attempt
+    if attempt is not None:
+        # What was reserved for its machines, they have now.
+        attempt = msgspec.structs.replace(attempt, open=False, next_at=None, note="", targets={})
+    after = move(event, Move.ANSWER, attempt=attempt, waiting=wait)
+    items: list[Change] = [EventMoved(Move.ANSWER, after, output=output, answer=answer)]
+    return _with_moves(group, event, now, items, moved or {}, by_driver=True)
 
 
 def finished(
@@ -50,10 +75,25 @@ def finished(
             for machine in group.machines
             if machine.name in event.resources and machine.alive
         ]
-    if not event.relocates and not moved:
+    return _with_moves(group, event, now, items, moved or {}, by_driver=carried_out)
+
+
+def _with_moves(
+    group: Group,
+    event: Event,
+    now: Now,
+    items: list[Change],
+    moved: dict[str, str],
+    *,
+    by_driver: bool,
+) -> tuple[Change, ...]:
+    """Return these changes of an event that was carried out, and those that follow because its
+    machines have moved, which they do once."""
+    relocates = event.relocates and event.waiting is None
+    if not relocates and not moved:
         return (*items, *moot(apply(group, tuple(items)), now))
-    departing = event.resources if event.relocates else tuple(moved or ())
-    return _moved(group, event, now, items, departing, moved or {}, by_driver=carried_out)
+    departing = event.resources if relocates else tuple(moved)
+    return _moved(group, event, now, items, departing, moved, by_driver=by_driver)
 
 
 def partly_moved(

@@ -48,6 +48,7 @@ class HoldKind(enum.Enum):
     CLOCK = "clock"  # the wall clock contradicts the service's time
     STATE = "state"  # the state cannot be written, so that nothing can change
     DRIVER = "driver"  # it has started, and is being carried out
+    BACK = "back"  # it was carried out, and its machines have not polled since
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from forewarn.core.deciding.configurations import (
     configurations_of,
     never_open,
 )
-from forewarn.core.deciding.finish import finished
+from forewarn.core.deciding.finish import carried_out
 from forewarn.core.deciding.holds import (
     HaltedMachines,
     Hold,
@@ -207,18 +207,18 @@ def _settled(state: JointState, joint: Joint, now: Now) -> dict[str, tuple[Chang
     active = state.members(joint)
     started_events = [event for event in active.values() if event.status is Status.STARTED]
     if started_events:
-        if any(event.attempt is not None for event in started_events):
+        if any(event.attempt is not None and event.waiting is None for event in started_events):
             return {}
         return {
-            name: finished(state.groups[name], event, now, ending="carried out with its host")
+            name: carried_out(state.groups[name], event, now, ending="carried out with its host")
             for name, event in active.items()
-            if event.status is Status.STARTED
+            if event.status is Status.STARTED and event.waiting is None
         }
     if not active or not state.can_start(active, now):
         return {}
     starts: dict[str, tuple[Change, ...]] = {}
     for name, event in active.items():
-        after = started(event, now)
+        after = started(state.groups[name], event, now)
         if starts:  # the first event leads: the driver is asked only once
             after = msgspec.structs.replace(after, attempt=None)
         starts[name] = (EventMoved(Move.START, after),)

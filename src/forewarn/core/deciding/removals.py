@@ -22,13 +22,15 @@ from forewarn.core.fleet import GroupKind, Machine, Policy
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Hint, Refused, conflict
-from forewarn.core.time import MINUTE, Duration, Now
+from forewarn.core.time import HOUR, MINUTE, SECOND, Duration, Now
 from forewarn.core.windows.may_postpone import may_postpone_problem
 from forewarn.core.windows.syntax import MAX_BLACKOUTS, MAX_WINDOWS
 from forewarn.support.text import in_words, listing
 
 MIN_TERMINATE_NOTICE: Duration = 5 * MINUTE
 MAX_TERMINATE_NOTICE: Duration = 15 * MINUTE
+MIN_BACK_WITHIN: Duration = 10 * SECOND  # clients may poll every few seconds
+MAX_BACK_WITHIN: Duration = HOUR  # a rollout waits for as long
 
 
 def evict(group: Group, command: c.Evict, now: Now) -> Changes | Refused:
@@ -134,6 +136,13 @@ def policy_problem(kind: GroupKind, policy: Policy) -> str:
         return f"auto_approve is for users' events ({types}), not {listing(refused_types)}"
     if problem := _times_problem(policy):
         return problem
+    if (within := policy.back_within) is not None and not (
+        MIN_BACK_WITHIN <= within <= MAX_BACK_WITHIN
+    ):
+        return (
+            f"back_within must be from {in_words(MIN_BACK_WITHIN)} to {in_words(MAX_BACK_WITHIN)},"
+            f" not {in_words(within)}"
+        )
     notice = policy.terminate_notice
     if notice is None:
         return ""

@@ -26,6 +26,7 @@ from forewarn.core.deciding.holds import (
     with_clock,
 )
 from forewarn.core.deciding.reach import ApartMachines, reach_holds
+from forewarn.core.deciding.returns import polling, returned
 from forewarn.core.events import Approval, ApprovalKind, Attempt, Event, Source, Status
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
@@ -33,9 +34,12 @@ from forewarn.core.time import Now
 
 
 def settle(group: Group, now: Now) -> tuple[Change, ...]:
-    """Return the changes that start every event that nothing holds, in the order of raising."""
+    """Return the changes that end every event whose machines are back, and start every event that
+    nothing holds, in the order of raising."""
     if now.untrusted is not None:
         return ()
+    if over := returned(group, now):
+        return (*over, *settle(apply(group, over), now))
     if not group.policy.all_instances_down and _nothing_to_start(group.events, now):
         return ()
     return _Settlement(group, now).items
@@ -94,7 +98,7 @@ class _Settlement:
                 continue
             if earlier_deletes(event, now, deletes):
                 continue
-            after = started(event, now)
+            after = started(self._group, event, now)
             changes.append(EventMoved(Move.START, after))
             active[event.id] = after
             self._occupancy.add(after)
@@ -187,9 +191,15 @@ def why(group: Group, id: str, now: Now) -> tuple[Hold, ...]:
     )
 
 
-def started(event: Event, now: Now) -> Event:
+def started(group: Group, event: Event, now: Now) -> Event:
     """Return the Started event, with its first attempt: the driver is asked right after."""
-    return move(event, Move.START, started_at=now.at, attempt=Attempt(number=1, at=now.at))
+    return move(
+        event,
+        Move.START,
+        started_at=now.at,
+        attempt=Attempt(number=1, at=now.at),
+        polling=polling(group, event, now),
+    )
 
 
 def ended(event: Event, now: Now, ending: str, by: str = "") -> EventMoved:

@@ -317,19 +317,29 @@ class _Decision:
         return appointment(endless, announced(self.now), configurations) is not None
 
     def _count_failures(self) -> None:
-        """Pause the rollout if more steps have failed than allowed, since it was last resumed."""
-        allowed = self.rollout.max_failures
-        if allowed is None or not self.rollout.running:
+        """Pause the rollout if more steps have failed than allowed, since it was last resumed. If
+        no number is given, it goes on while drivers fail, but not while machines are not back."""
+        if not self.rollout.running:
             return
         since = self.rollout.resumed.at if self.rollout.resumed else -1
-        failed = [
-            number for number, times in self.progress.failures.items() for at in times if at > since
+        failures = [
+            (number, failure)
+            for number, failures in self.progress.failures.items()
+            for failure in failures
+            if failure.at > since
         ]
+        allowed = self.rollout.max_failures
+        lost = dict.fromkeys(name for _, failure in failures for name in failure.not_back)
+        if allowed is None:
+            if lost:
+                self._pause = self._pause or f"not back after their events: {listing(list(lost))}"
+            return
+        failed = [number for number, _ in failures]
         if len(failed) > allowed:
             names = dict.fromkeys(self.rollout.lanes[number].name for number in failed)
             self._pause = self._pause or (
                 f"{counted(len(failed), 'step')} failed, which is more than the {allowed} allowed:"
-                f" {listing(list(names))}"
+                f" {listing(list(names))}" + (f"; not back: {listing(list(lost))}" if lost else "")
             )
 
     def _first_wave(self) -> int:

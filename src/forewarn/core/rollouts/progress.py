@@ -93,9 +93,14 @@ class StepProgress(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(event for event in self.events if not event.status.over)
 
     @property
+    def not_back(self) -> tuple[str, ...]:
+        """The machines that have not come back from it."""
+        return tuple(name for event in self.events for name in event.not_back)
+
+    @property
     def failed_at(self) -> Time | None:
-        """When an event of it began that its driver has failed to carry out, so far or for good; or
-        the work on its host."""
+        """When an event of it began that its driver has failed to carry out, so far or for good, or
+        after which a machine was not back; or the work on its host."""
         if self.work is not None and self.work.attempt is not None:
             attempt = self.work.attempt
             return self.work.started_at if attempt.stuck or attempt.note else None
@@ -112,7 +117,14 @@ class StepProgress(msgspec.Struct, frozen=True, kw_only=True):
 def _failed(event: Event) -> bool:
     attempt = event.attempt
     failed = attempt is not None and bool(attempt.stuck or attempt.note) and not event.carried_out
-    return failed or event.abandoned
+    return failed or event.abandoned or bool(event.not_back)
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """That a step has failed: when it had begun, and which machines are not back."""
+
+    at: Time
+    not_back: tuple[str, ...]
 
 
 class LaneProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,7 +139,7 @@ class LaneProgress(msgspec.Struct, frozen=True, kw_only=True):
     busy: tuple[
         tuple[Time, Time | None, bool], ...
     ]  # of each event: raised, ended, was it carried out?
-    failures: tuple[Time, ...] = ()  # when its steps have failed
+    failures: tuple[Failure, ...] = ()  # of its steps
 
     @property
     def working(self) -> bool:
@@ -212,7 +224,7 @@ class RolloutProgress:
         self.events = {cause: list(caused) for cause, caused in events.items()}
         self.machines_of = machines_of
         self._skipped = frozenset(rollout.skipped)
-        self.failures: dict[int, tuple[Time, ...]] = {}  # of lanes with failed steps
+        self.failures: dict[int, tuple[Failure, ...]] = {}  # of lanes with failed steps
         self.numbers = {
             step.cause: number for number, lane in enumerate(rollout.lanes) for step in lane.steps
         }
@@ -335,7 +347,9 @@ def lane_progress(
         last_raised_cause=latest.cause if latest else "",
         busy=tuple((e.raised_at, e.ended_at, e.status is Status.FINISHED) for e in caused)
         + (() if work is None else ((work.begun_at, work.returned_at, True),)),
-        failures=tuple(at for step in steps if (at := step.failed_at) is not None),
+        failures=tuple(
+            Failure(at, step.not_back) for step in steps if (at := step.failed_at) is not None
+        ),
     )
 
 

@@ -25,6 +25,7 @@ from forewarn.wire.headers import ANY, parse_tags, tag_matches
 from forewarn.wire.versions import Version
 
 WAKE_SLICE = 64  # requests that are woken in one iteration of the event loop
+WAIT_IF_DISTURBED = 15.0  # seconds that a machine waits at most whose own event has started
 PAST = 0.0  # a time of the event loop that has long passed
 
 Show: TypeAlias = Callable[[Caller, Version, frozenset[str]], tuple[RenderedDocument, bool]]
@@ -128,7 +129,10 @@ class Extensions:
         self, caller: Caller, ask: extensions.Wait, scope: Scope, receive: Receive
     ) -> Reply:
         """Answer once the document is not one that the caller has; with 304 when its time is up."""
-        end, ended = guard.monotonic() + ask.timeout, self._ended[caller.name]
+        timeout = ask.timeout
+        if to_wire.is_disturbed(caller.document.view, caller.name):
+            timeout = min(timeout, WAIT_IF_DISTURBED)  # control waits for a sign of life
+        end, ended = guard.monotonic() + timeout, self._ended[caller.name]
         tags, patient, recorded = ask.tags, True, False
         while True:
             current = self._current(caller, scope)

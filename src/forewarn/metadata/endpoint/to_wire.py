@@ -46,6 +46,13 @@ def document(group: GroupView, version: Version) -> wire.Document:
     )
 
 
+def is_disturbed(group: GroupView, machine: str) -> bool:
+    """Has an event of this machine started?"""
+    return any(
+        event.status is Status.STARTED and machine in event.resources for event in group.events
+    )
+
+
 class Guest(msgspec.Struct, frozen=True):
     """A machine, with what its instance metadata is made of."""
 

@@ -156,6 +156,7 @@ class _Validation:
             replicated=settings.replicated,
             local_directory=Path(settings.local_directory),
             rules=Durations(
+                until_heard=True,
                 silence=self._duration("silence", LEAST_SILENCE),
                 start_grace=self._duration("start_grace"),
                 enable_delay=self._duration("enable_delay"),

@@ -419,6 +419,8 @@ class CatchUp:
                         self._note_decision(event)
                         if what is Move.FINISH:
                             self._returned(event.resources)
+                        elif what is Move.ANSWER and event.waiting is not None:
+                            self._await(event.group, event.waiting.machines)
         for group in changed.values():
             shown = group.enabled, group.incarnation
             if self._shown.get(group.name) != shown:
@@ -426,6 +428,13 @@ class CatchUp:
                 for machine in group.machines:
                     if machine.name in self._polls and machine.name not in self._away:
                         self._expect(machine.name, POLLS_TO_CATCH_UP if group.enabled else 0)
+
+    def _await(self, group: str, machines: Iterable[str]) -> None:
+        """Wait for a poll of machines before which an event is not over."""
+        for machine in machines:
+            if machine in self._polls and machine not in self._away:
+                self._expect(machine, 1)
+                self.end_waits(machine, group)
 
     def _returned(self, machines: Iterable[str]) -> None:
         """Wait again for clients whose machines were disturbed until now, except for a program that

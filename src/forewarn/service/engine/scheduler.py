@@ -91,6 +91,12 @@ class Scheduler:
         self._set(name, at)
         self._wake()
 
+    def look_at(self, group: str) -> None:
+        """Read a group's deadline anew, because its machines have polled."""
+        if (state := self._store.groups.get(group)) is not None:
+            self._read([state])
+            self._wake()
+
     def next_due(self) -> Time | None:
         while self._heap:
             at, name = self._heap[0]

@@ -13,6 +13,7 @@ from forewarn.core.deciding.decide import decide_all
 from forewarn.core.deciding.reach import with_departures
 from forewarn.core.halts import Halt
 from forewarn.core.registry import Put, Registry
+from forewarn.core.time import LastPoll
 from forewarn.service.engine import otel
 from forewarn.service.engine.clock import Clock
 from forewarn.service.engine.ledger import Ledger
@@ -72,6 +73,7 @@ class Writer:
         # These are shared with all writers that are made from this one.
         self._rules = [rules]
         self._defined_above = [0]
+        self._polls: list[tuple[Mapping[str, LastPoll], Mapping[str, Time]]] = []
 
     @property
     def rules(self) -> Durations:
@@ -90,6 +92,10 @@ class Writer:
     def defined_above(self, number: int) -> None:
         self._defined_above[0] = number
 
+    def follow_polls(self, polls: Mapping[str, LastPoll], heard: Mapping[str, Time]) -> None:
+        """Let decisions know of polls: `Now.polls` and `Now.heard`, which change as they come."""
+        self._polls[:] = [(polls, heard)]
+
     def for_request(self, request: RequestContext) -> Writer:
         """Return a writer whose commits carry the key and the precondition of one request."""
         return self._bound(self._publishing, request)
@@ -107,6 +113,7 @@ class Writer:
         )
         bound._rules = self._rules
         bound._defined_above = self._defined_above
+        bound._polls = self._polls
         return bound
 
     def now(self) -> Now:
@@ -126,6 +133,8 @@ class Writer:
         unwarned, reach = self._host_index.unwarned, self._host_index.apart
         strayed = self._host_index.strayed
         held = unwarned or reach.hosts or reach.left or strayed
+        for polls, heard in self._polls:
+            now = msgspec.structs.replace(now, polls=polls, heard=heard)
         if not (registry.halts or registry.configurations or held or self.defined_above):
             return now
         apart, apart_since, left_apart = reach.at(now)

@@ -327,7 +327,7 @@ def _check_count(kind: GroupKind, count: int, at: Where) -> None:
 
 
 def _policy(entry: e.PolicyEntry, at: Where, kind: GroupKind, problems: Problems) -> Policy:
-    limit, notice, postpone = entry.user_event_limit, None, None
+    limit, notice, postpone, back = entry.user_event_limit, None, None, None
     windows: tuple[Window, ...] = ()
     blackouts: tuple[Blackout, ...] = ()
     if limit is not None and limit < 1:
@@ -344,6 +344,9 @@ def _policy(entry: e.PolicyEntry, at: Where, kind: GroupKind, problems: Problems
     if entry.may_postpone is not None:
         with problems.collected():
             postpone = _parsed(parse_may_postpone, entry.may_postpone, (*at, "may_postpone"))
+    if entry.back_within is not None:
+        with problems.collected():
+            back = _parsed(parse_duration, entry.back_within, (*at, "back_within"))
     policy = Policy(
         user_event_limit=limit,
         auto_approve=tuple(entry.auto_approve),
@@ -352,6 +355,8 @@ def _policy(entry: e.PolicyEntry, at: Where, kind: GroupKind, problems: Problems
         windows=windows,
         blackouts=blackouts,
         may_postpone=postpone,
+        over_when=entry.over_when,
+        back_within=back,
     )
     if problem := policy_problem(kind, policy):  # its other problems were noted above
         problems.add(FleetError(problem, (*at, "auto_approve")))

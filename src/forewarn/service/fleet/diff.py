@@ -45,6 +45,7 @@ _MACHINE_FIELDS = tuple(
         "disputed",
         "disputed_by_poll",
         "answered_on",
+        "not_back",
         "gone",
     )
 )
@@ -182,7 +183,9 @@ def with_declared(host: Host, wanted: Host) -> Host:
 
 def declared(machine: Machine) -> Machine:
     """Return a machine as it was defined, without what has happened to it since."""
-    happened = machine.gone or machine.disputed or machine.answered_on
+    happened = (
+        machine.gone or machine.disputed or machine.answered_on or machine.not_back is not None
+    )
     if not happened and machine.moved_from is None:
         return machine
     return as_known(msgspec.structs.replace(machine, host=machine.inventory_host))
@@ -197,6 +200,7 @@ def as_known(machine: Machine) -> Machine:
         disputed="",
         disputed_by_poll=False,
         answered_on="",
+        not_back=None,
         gone="",
     )
 
@@ -458,7 +462,7 @@ def _differing(fields: Iterable[str], was: Any, becomes: Any) -> Iterator[FieldC
 
 
 def _shown(field: str, value: Any) -> Any:
-    if field == "terminate_notice" and value is not None:
+    if field in ("terminate_notice", "back_within") and value is not None:
         return in_words(value)
     if field == "may_postpone" and value is not None:
         return str(value)

@@ -69,8 +69,9 @@ def _as_group(raw: Raw, known: Mapping[str, Machine]) -> Raw:
         ]
     if "policy" not in raw:
         policy = {key: raw.pop(key) for key in POLICY_KEYS if key in raw}
-        if isinstance(policy.get("terminate_notice"), int | float):
-            policy["terminate_notice"] = f"{policy['terminate_notice']:g}s"
+        for key in ("terminate_notice", "back_within"):
+            if isinstance(policy.get(key), int | float):
+                policy[key] = f"{policy[key]:g}s"
         raw["policy"] = policy
     return raw
 

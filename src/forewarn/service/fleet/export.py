@@ -90,7 +90,7 @@ def machine_entry(machine: Machine) -> MachineEntry:
 
 
 def _policy(policy: Policy) -> PolicyEntry:
-    notice = policy.terminate_notice
+    notice, back = policy.terminate_notice, policy.back_within
     return PolicyEntry(
         user_event_limit=policy.user_event_limit,
         auto_approve=list(policy.auto_approve),
@@ -99,4 +99,6 @@ def _policy(policy: Policy) -> PolicyEntry:
         windows=[window.text for window in policy.windows],
         blackouts=[blackout.text for blackout in policy.blackouts],
         may_postpone=None if policy.may_postpone is None else str(policy.may_postpone),
+        over_when=policy.over_when,
+        back_within=None if back is None else f"{back / SECOND:g}s",
     )

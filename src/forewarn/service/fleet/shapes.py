@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from forewarn.core.events import EventType, types_that
-from forewarn.core.fleet import DOMAINS, MAX_NAME, NAME, GroupKind
+from forewarn.core.fleet import DOMAINS, MAX_NAME, NAME, GroupKind, OverWhen
 from forewarn.core.labels import (
     LABEL_NAME,
     LABEL_VALUE,
@@ -176,6 +176,20 @@ class PolicyEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit
         _meta(
             "By how much each event may be postponed in total, and how often: '2h, twice'. By"
             " default, events cannot be postponed."
+        ),
+    ] = None
+    over_when: Annotated[
+        OverWhen | None,
+        _meta(
+            "When an event is over that was carried out: heard (once its machines have polled"
+            " again) or carried-out (at once). By default heard, and carried-out in forewarn dev."
+        ),
+    ] = None
+    back_within: Annotated[
+        str | None,
+        _meta(
+            "How long an event waits for its machines to poll again, from 10s to 1h; by default"
+            " 10m. A Freeze waits for at most 1m."
         ),
     ] = None
 

@@ -14,7 +14,7 @@ those of an event that is over by then.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from itertools import islice
 
 import msgspec
@@ -57,7 +57,7 @@ class MachinePolls:
         self.incarnation = -1
         self.ignored = 0  # as in MachineSighting
         self.answered: Time | None = None
-        self.interval: Duration = 0  # between two polls lately, as its node reports; 0: not known
+        self.interval: Duration = 0  # between its last two polls; 0: not known
         self.saved: Time = -1  # `last` when it was saved, unless something else has changed since
 
     @classmethod
@@ -113,6 +113,8 @@ class PollIndex:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._polls: dict[str, MachinePolls] = {}
+        self.awaited: Container[str] = ()  # machines whose next poll is passed to `on_awaited`
+        self.on_awaited: Callable[[str, Time], None] = lambda *_: None
         self._turn: Iterator[str] = iter(())  # the machines that are saved next
         self.saved_at: Time = 0  # when the store could last be written
         self._last_polls: dict[str, int] = {}
@@ -131,6 +133,11 @@ class PollIndex:
 
     def polls(self, machine: str) -> MachinePolls | None:
         return self._polls.get(machine)
+
+    @property
+    def by_machine(self) -> Mapping[str, MachinePolls]:
+        """The polls of all machines that have ever polled, as they change."""
+        return self._polls
 
     def all(self) -> Collection[MachinePolls]:
         """Return the polls of all machines that have ever polled and are not gone."""
@@ -200,7 +207,11 @@ class PollIndex:
         if polls is None:
             polls = self._polls[machine] = MachinePolls()
         polls.count += 1
+        if polls.last:
+            polls.interval = at - polls.last
         polls.last = at
+        if machine in self.awaited:
+            self.on_awaited(machine, at)
         if polls.incarnation != incarnation or polls.version != version:
             polls.incarnation, polls.version = incarnation, version
             self.shown(machine, group, ids, at)

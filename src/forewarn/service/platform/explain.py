@@ -20,6 +20,7 @@ from forewarn.core.deciding import joint
 from forewarn.core.deciding.holds import Hold, HoldKind, behind
 from forewarn.core.deciding.postpone import may_be_postponed_by
 from forewarn.core.deciding.reach import not_called
+from forewarn.core.deciding.returns import missing, over_at
 from forewarn.core.deciding.start import carried_out_jointly
 from forewarn.core.events import Attempt
 from forewarn.service.engine.open_attempts import Interim
@@ -71,7 +72,7 @@ class EventExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def under_way(
-    event: Event, untold: Iterable[str], interim: Interim | None, now: Now
+    event: Event, group: Group, untold: Iterable[str], interim: Interim | None, now: Now
 ) -> tuple[Hold, ...]:
     """Return what a Started event waits for before it is over. `untold` are the hosts because of
     which the driver is not called yet, `interim` is what it has said so far."""
@@ -79,6 +80,19 @@ def under_way(
         return ()
     if holds := tuple(not_called(event, host, now) for host in untold):
         return holds
+    if event.waiting is not None:
+        machines = missing(group, event, now)
+        return (
+            Hold(
+                kind=HoldKind.BACK,
+                message=f"it was carried out, and {listing(machines)}"
+                f" {'has' if len(machines) == 1 else 'have'} not polled since; after that time, the"
+                " event is over without",
+                since=event.waiting.since,
+                until=over_at(group, event, now),
+                unblocked_by="its machines, by polling, or an operator, by finishing the event",
+            ),
+        )
     since, attempt = event.started_at or event.raised_at, event.attempt
     if attempt is None:
         if not carried_out_jointly(event):

@@ -529,7 +529,7 @@ class Platform:
         group = self._store.groups[event.group]
         if event.status is not Status.SCHEDULED:
             untold, interim = self._executor.untold_hosts(event), self._executor.interim(event.id)
-            holds = under_way(event, untold, interim, now)
+            holds = under_way(event, group, untold, interim, now)
             holds = with_clock(holds, now) if holds else ()
         elif event.joint is not None:
             holds = joint.holds(self._store.groups, event.joint, now)

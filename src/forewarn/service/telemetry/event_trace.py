@@ -22,6 +22,8 @@ from forewarn.core.changes import (
     MachinePut,
     MachineRemoved,
 )
+from forewarn.core.deciding.returns import back_within
+from forewarn.core.events import EventType
 from forewarn.core.fleet import domain_name
 from forewarn.core.halts import Halt
 from forewarn.core.labels import labels_of, matches, parse
@@ -156,6 +158,7 @@ class EventTrace:
                     case GroupDefined():
                         old, new = self._groups.get(entry.group), changed[entry.group]
                         fleet = fleet or old is None or old.kind is not new.kind
+                        fleet = fleet or self._back_within(old) != self._back_within(new)
                         labels = labels or old is None or old.labels != new.labels
                         groups = True
                         self._groups[entry.group] = new
@@ -208,13 +211,24 @@ class EventTrace:
         ]
         self.write("maintenance", at, until=until / SECOND, configurations=configurations)
 
+    def _back_within(self, group: Group | None) -> dict[str, Any]:
+        """Return for how many seconds at most events of a group wait for its machines, by type."""
+        if group is None or self._rules is None:
+            return {}
+        seconds = {
+            type.value: within / SECOND
+            for type in EventType
+            if (within := back_within(group, type, self._rules))
+        }
+        return {"back_within": seconds} if seconds else {}
+
     def on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         raised: list[Event] = []
         for entry in commit.entries:
             names = {machine.name for machine in changed[entry.group].machines}
             for item in entry.items:
                 if isinstance(item, EventMoved) and item.what in STAGES:
-                    self._stage(item.what, item.event, commit.at)
+                    self._stage(item, commit.at)
                 match item:
                     case EventMoved(what=Move.FAIL, event=event):
                         raised.append(event)
@@ -235,7 +249,8 @@ class EventTrace:
 
         self._planned(raised, commit.at)
 
-    def _stage(self, what: Move, event: Event, at: Time) -> None:
+    def _stage(self, item: EventMoved, at: Time) -> None:
+        what, event = item.what, item.event
         if event.unannounced:
             return
         self.write(
@@ -253,6 +268,7 @@ class EventTrace:
             listed=event.listed,
             real=guard.boottime(),
             **_approval(event),
+            **({"carried_out": True} if event.carried_out else {}),
         )
 
     def _planned(self, events: Iterable[Event], at: Time) -> None:
@@ -360,6 +376,7 @@ class EventTrace:
         groups = {
             group.name: {
                 "kind": group.kind.value,
+                **self._back_within(group),
                 **({"shown": group.shown} if group.shown else {}),
             }
             for group in store.groups.values()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import TypeAlias
 
 from forewarn.core import Event, EventType, Group, Machine, Status
 from forewarn.core.changes import EventMoved
@@ -29,16 +30,20 @@ ACTIVE = ("scheduled", "started")
 ENDINGS = ("finished", "withdrawn")
 APPROVERS = ("guest", "operator", "policy", "nobody")
 ROLLOUTS = ("running", "paused", "aborted", "ended")
+# Machines of a group; whether it is enabled; and how many are alive, gone, have addresses, and are
+# not back.
+Counted: TypeAlias = tuple[tuple[Machine, ...], bool, int, int, int, int]
 
 
 class FleetCounts:
     def __init__(self, store: Store, poll_index: PollIndex) -> None:
         self._store = store
         self._poll_index = poll_index
-        self._groups: dict[str, tuple[tuple[Machine, ...], bool, int, int, int]] = {}
+        self._groups: dict[str, Counted] = {}
         self._enabled: Counter[bool] = Counter()
         self._machines: Counter[str] = Counter()
         self._callers = 0
+        self.not_back = 0  # machines
         self._hosts: dict[str, Health] = {}
         self._health: Counter[Health] = Counter()
         self._cordoned: set[str] = set()
@@ -106,6 +111,11 @@ class FleetCounts:
             "forewarn_machines_never_approving",
             "Machines that were shown events of their own and have never approved one",
             {(): coverage.never_approves},
+        )
+        yield gauge(
+            "forewarn_machines_not_back",
+            "Machines that have not polled since an event was carried out on them",
+            {(): self.not_back},
         )
         yield gauge(
             "forewarn_callers",
@@ -245,7 +255,8 @@ class FleetCounts:
         elif self._not_before.get(event.id) != event.not_before:  # new, or postponed
             self._not_before[event.id] = event.not_before
             heapq.heappush(self._deadlines[type], (event.not_before, event.id))
-        if event.status is Status.STARTED and event.expected_end is not None:
+        carried_out = event.waiting is not None
+        if event.status is Status.STARTED and event.expected_end is not None and not carried_out:
             self._expected_ends[event.id] = event.expected_end
         else:
             self._expected_ends.pop(event.id, None)
@@ -267,16 +278,18 @@ class FleetCounts:
             alive = [machine for machine in group.machines if machine.alive]
             callers = sum(len(machine.addresses) for machine in alive)
             gone = len(group.machines) - len(alive)
-            counted = (group.machines, group.enabled, len(alive), gone, callers)
+            lost = sum(machine.not_back is not None for machine in alive)
+            counted = (group.machines, group.enabled, len(alive), gone, callers, lost)
         self._groups[group.name] = counted
         self._sum(counted, +1)
 
-    def _sum(self, counted: tuple[tuple[Machine, ...], bool, int, int, int], sign: int) -> None:
-        _, enabled, alive, gone, callers = counted
+    def _sum(self, counted: Counted, sign: int) -> None:
+        _, enabled, alive, gone, callers, lost = counted
         self._enabled[enabled] += sign
         self._machines["present"] += sign * alive
         self._machines["gone"] += sign * gone
         self._callers += sign * callers
+        self.not_back += sign * lost
 
     def _rollout(self, rollout: Rollout) -> None:
         state = self._rollouts[rollout.id] = _state(rollout)

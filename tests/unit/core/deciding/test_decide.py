@@ -24,7 +24,8 @@ from forewarn.core import (
     due,
 )
 from forewarn.core.events import Event, Status
-from forewarn.core.time import DAY, MINUTE, SECOND, Duration
+from forewarn.core.fleet import OverWhen
+from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Duration
 from forewarn.core.windows.model import Blackout
 from forewarn.core.windows.syntax import parse_window
 from helpers.examples import examples
@@ -44,6 +45,7 @@ rules_in_force = st.builds(
     silence=st.sampled_from([DAY, None]),
     start_grace=st.sampled_from([60 * SECOND, 0]),
     enable_delay=st.sampled_from([0, 2 * MINUTE]),
+    until_heard=st.booleans(),
 )
 policies = st.builds(
     Policy,
@@ -52,6 +54,8 @@ policies = st.builds(
     auto_approve=st.sampled_from([(), (EventType.REBOOT,), (EventType.REBOOT, EventType.REDEPLOY)]),
     windows=st.sampled_from([(), (), (parse_window(NIGHTS),)]),
     blackouts=st.sampled_from([(), (), (Blackout(begins=START + DAY // 2, ends=START + DAY),)]),
+    over_when=st.sampled_from([None, OverWhen.HEARD, OverWhen.HEARD, OverWhen.CARRIED_OUT]),
+    back_within=st.sampled_from([None, None, 5 * MINUTE]),
 )
 inventories = st.lists(
     st.builds(
@@ -150,6 +154,17 @@ class AnyGroup(RuleBasedStateMachine):
     @rule()
     def poll(self) -> None:
         self.world.poll()
+
+    @rule(pick=few, times=st.integers(1, 3), every=st.sampled_from([SECOND, MINUTE, HOUR]))
+    def machines_poll(self, pick: list[int], times: int, every: Duration) -> None:
+        for time in range(times):
+            if time:
+                self.world.later(every)
+            self.world.hear(*(NAMES[one % len(NAMES)] for one in pick))
+
+    @rule()
+    def those_back_are_recorded(self) -> None:
+        self.world.do(commands.Heard(machines=NAMES[:3]))
 
     @rule()
     def tick(self) -> None:

@@ -13,11 +13,13 @@ import pytest
 
 from forewarn.core import Event, Now, Policy, Refused, Status
 from forewarn.core.deciding.holds import HoldKind
+from forewarn.core.fleet import OverWhen
 from forewarn.core.time import HOUR, MINUTE, UntrustedClock
 from forewarn.core.windows.may_postpone import parse_may_postpone
 from forewarn.core.windows.model import Blackout, MaintenanceConfiguration, Span
 from forewarn.drivers.port import (
     Again,
+    Done,
     Driver,
     Failed,
     NotYet,
@@ -245,6 +247,13 @@ def under_way(service: Service, _driver: Scripted) -> str:
     return event.id
 
 
+def not_back(service: Service, driver: Scripted) -> str:
+    driver.answer = Done()
+    policy = Policy(over_when=OverWhen.HEARD)
+    run(service, service._session.node.platform.set_policy("web", lambda _: policy, "operator"))
+    return under_way(service, driver)
+
+
 def failing(service: Service, driver: Scripted) -> str:
     driver.answer = Failed("the hypervisor says no")
     return under_way(service, driver)
@@ -278,6 +287,7 @@ HELD: dict[Situation, tuple[set[HoldKind], list[AdviceKind]]] = {
     together_half_approved: ({HoldKind.JOINT}, [AdviceKind.APPROVE]),
     unwarned: ({HoldKind.PLACEMENT}, []),
     under_way: ({HoldKind.DRIVER}, [AdviceKind.RETRY, AdviceKind.FINISH]),
+    not_back: ({HoldKind.BACK}, [AdviceKind.FINISH]),
     failing: ({HoldKind.DRIVER}, [AdviceKind.RETRY, AdviceKind.FINISH]),
     carried_out_with_its_host: ({HoldKind.DRIVER}, [AdviceKind.RETRY, AdviceKind.FINISH]),
 }

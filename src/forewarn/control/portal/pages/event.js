@@ -68,6 +68,8 @@ export function Event({ name: id }) {
             ["Update domain", String(event.update_domain)],
             ["Source", event.source],
             ["Duration of the impact", event.duration < 0 ? "unknown" : event.duration ? duration(event.duration * 1_000) : "none"],
+            ["Waits for", event.waits_for.length > 0 && `${event.waits_for.join(", ")}: it was carried out, and is over once they have polled again`],
+            ["Not back", event.not_back.join(", ")],
             ["Description", event.description],
             ["Ticket", event.ticket],
             ["Cause", event.cause && html`<${Cause} of=${event.cause} />`],

@@ -100,6 +100,7 @@ const machineFilters = [
   LABEL,
   { name: "coverage", title: "Polls", choices: { listening: "in the last hour", silent: "not in the last hour", "never-polled": "never", "never-approves": "but never approves" } },
   { name: "gone", title: "Gone", choices: { false: "no", true: "yes" } },
+  { name: "not_back", title: "Not back", choices: { true: "yes", false: "no" } },
 ];
 
 export const Machines = ({ query }) => html`

@@ -5,7 +5,7 @@ import { useResource } from "../hooks.js";
 import { Link } from "../router.js";
 import { Badge, Empty, Facts, Labels, Loaded, Page, When } from "../parts/basics.js";
 import { EventTable } from "../parts/event-table.js";
-import { GroupLink, HostLink } from "../parts/links.js";
+import { EventLink, GroupLink, HostLink } from "../parts/links.js";
 import { Latest } from "../parts/records.js";
 import { at, plural } from "../parts/text.js";
 import { Verbs } from "../parts/verbs.js";
@@ -42,6 +42,7 @@ export function Machine({ name }) {
     <${Page} title=${`Machine ${name}`} aside=${machine.data && html`
       <div class="badges">
         <${Badge} kind=${machine.data.gone ? "over" : KINDS[machine.data.coverage]}>${machine.data.gone || WORDS[machine.data.coverage]}<//>
+        ${machine.data.not_back && !machine.data.gone && html`<${Badge} kind="held">not back<//>`}
         ${machine.data.spot && html`<${Badge} kind="scheduled">spot<//>`}
       </div>`}>
       <${Loaded} of=${machine}>${(of) => html`
@@ -52,6 +53,7 @@ export function Machine({ name }) {
           ["Update domain", String(of.update_domain)],
           ["Fault domain", String(of.fault_domain)],
           ["Last poll", of.last_poll ? html`${at(of.last_poll)}, <${When} instant=${of.last_poll} />` : "never"],
+          ["Not back", of.not_back && html`since ${at(of.not_back.since)}, when <${EventLink} id=${of.not_back.event} /> was carried out`],
           ["Polls", of.polls > 0 && `${of.polls.toLocaleString("en")}, the last with api-version ${of.api_version}`],
           ["Last approval or report", of.last_answer && at(of.last_answer)],
           ["Ignored", of.ignored_events > 0 && `${plural(of.ignored_events, "event")} that it was shown started without an approval`],

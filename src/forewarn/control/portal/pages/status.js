@@ -115,6 +115,7 @@ export function Status() {
           ["Machines", `${of.machines.toLocaleString("en")} in ${plural(of.groups, "group")}`],
           ["Ask for their events", plural(of.coverage.listening, "machine")],
           ["Do not ask for them", of.coverage.silent + of.coverage.never_polled > 0 && html`<${Link} to="/fleet?state=silent">${plural(of.coverage.silent + of.coverage.never_polled, "machine")}<//>`],
+          ["Not back after an event", of.not_back > 0 && html`<${Link} to="/machines?not_back=true">${plural(of.not_back, "machine")}<//>`],
           ["Unknown callers", of.unknown_callers || ""],
           ["Service's time", `${at(of.clock.now)}${of.clock.virtual ? ", a virtual clock" : ""}`],
           ["Next due", of.clock.next_due && html`${at(of.clock.next_due)}, <${When} instant=${of.clock.next_due} />`],

@@ -16,6 +16,8 @@ const policyFields = (group, more, session) => [
         { name: "windows", label: "Windows", type: "list", separator: ";", value: group.windows.join("; "), cleared: [], help: `When maintenance may start. ${WINDOWS_HELP}` },
         { name: "blackouts", label: "Blackouts", type: "list", separator: ";", value: group.blackouts.join("; "), cleared: [], help: BLACKOUTS_HELP },
         { name: "may_postpone", label: "May postpone", value: group.may_postpone ?? "", cleared: null, help: "By how much and how often events may be postponed, such as 2h, twice." },
+        { name: "over_when", label: "Events are over", value: group.over_when ?? "", choices: ["heard", "carried-out"], cleared: null, help: "heard: once its machines have polled again. carried-out: at once. Empty: as the service does it." },
+        { name: "back_within", label: "Machines are back within", type: "duration", value: group.back_within === null ? "" : compact(group.back_within), cleared: null, help: "10s to 1h. Empty: 10m. Who has not polled again by then is not back." },
       ]),
   { name: "auto_approve", label: "Start without approval", type: "list", value: group.auto_approve.join(", "), choices: TYPES, cleared: [], help: "Types of user events, separated by commas." },
   { name: "all_instances_down", label: "Start user events without approval while all machines are down", type: "check", value: group.all_instances_down, cleared: false },

@@ -1,0 +1,108 @@
+"""Machines that are waited for, or are not back: notes when they poll, and has it decided.
+
+What is waited for is in the state; that a machine has polled since is known from the index of
+polls, also after a restart and a take-over. Decisions read `heard`, which a Tick brings about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from forewarn.core import Group, Time
+from forewarn.core.changes import EventMoved, MachinePut, MachineRemoved
+from forewarn.core.commands import Heard
+from forewarn.core.events import Event
+from forewarn.core.fleet import Machine
+from forewarn.core.lifecycle import Move
+from forewarn.core.time import SECOND, Duration
+from forewarn.service.engine.scheduler import Scheduler
+from forewarn.service.engine.writer import Writer
+from forewarn.service.indexes.polls import PollIndex
+from forewarn.store.port import Commit, Store, StoreFailed
+
+TRY_AGAIN: Duration = SECOND  # after which a change that could not be stored is decided again
+
+
+class Returns:
+    def __init__(
+        self, store: Store, polls: PollIndex, writer: Writer, scheduler: Scheduler
+    ) -> None:
+        self._store = store
+        self._polls = polls
+        self._writer = writer
+        self._scheduler = scheduler
+        self._awaited: dict[str, tuple[str, Time]] = {}  # by machine: its group, and since when
+        self._back: dict[str, list[str]] = {}  # by group: machines that were not back, and are
+        self.heard: dict[str, Time] = {}
+        polls.awaited, polls.on_awaited = self._awaited, self._polled
+        writer.follow_polls(polls.by_machine, self.heard)
+        store.on_own_commit(self._on_commit)
+
+    def load(self) -> None:
+        """Begin with what is stored, before the first decision."""
+        self._awaited.clear()
+        self.heard.clear()
+        for group in self._store.groups.values():
+            for machine in group.machines:
+                self._await_machine(group.name, machine)
+            for event in group.events:
+                self._await_event(event)
+        for name in list(self._awaited):
+            if polls := self._polls.polls(name):
+                self._polled(name, polls.last)
+
+    def _await_event(self, event: Event) -> None:
+        if event.waiting is not None:
+            for name in event.waiting.machines:
+                self._awaited[name] = event.group, event.waiting.since
+
+    def _await_machine(self, group: str, machine: Machine) -> None:
+        if machine.not_back is not None and machine.alive:
+            self._awaited[machine.name] = group, machine.not_back.since
+
+    def _polled(self, name: str, at: Time) -> None:
+        """Note a poll of a machine that is waited for."""
+        group, since = self._awaited[name]
+        if at < since:
+            return  # a node has reported it late
+        del self._awaited[name]
+        self.heard[name] = at
+        state = self._store.groups.get(group)
+        machine = None if state is None else state.machine(name)
+        if machine is not None and machine.not_back is not None:
+            self._back.setdefault(group, []).append(name)
+            self._record(group, after=0)
+        self._scheduler.look_at(group)
+
+    def _record(self, group: str, after: Duration) -> None:
+        at = self._writer.instant().at + after
+        self._scheduler.alarm(f"back/{group}", at, partial(self._record_back, group))
+
+    async def _record_back(self, group: str) -> None:
+        machines = self._back.pop(group, [])
+        try:
+            await self._writer.submit(group, Heard(machines=tuple(machines)))
+        except StoreFailed:
+            self._back.setdefault(group, []).extend(machines)
+            self._record(group, after=TRY_AGAIN)
+
+    def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+        del changed
+        for entry in commit.entries:
+            for item in entry.items:
+                match item:
+                    case EventMoved(what=what, event=event) if event.waiting is not None:
+                        if what is Move.FINISH:
+                            self._forget(*event.waiting.machines)
+                        elif what in (Move.ANSWER, Move.RETIME):
+                            self._await_event(event)
+                    case MachineRemoved(name=name):
+                        self._forget(name)
+                    case MachinePut(machine=machine):
+                        self._await_machine(entry.group, machine)
+
+    def _forget(self, *machines: str) -> None:
+        for name in machines:
+            self._awaited.pop(name, None)
+            self.heard.pop(name, None)
