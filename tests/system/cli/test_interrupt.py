@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from forewarn.cli.app import app
 from forewarn.testing import SAMPLE, Service
 from helpers.forked_cli import FOREWARN, Forked
+from helpers.waiting import LIMIT
 
 ENDED = 0  # of a command that is usually ended like this, and has done its work
 INTERRUPTED = 130
@@ -84,6 +85,7 @@ def test_a_command_that_is_interrupted_ends_without_a_traceback(
 @pytest.mark.parametrize("words", ["clock advance 1h", "clock play 1h", "status"])
 def test_a_command_that_waits_for_the_service_is_interrupted(tmp_path: Path, words: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(LIMIT)
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         process = Forked(
             [*FOREWARN, *words.split(), "--url", url],
