@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from forewarn.core import Event
+import pytest
+
+from forewarn.core import Event, EventType, Refused
+from forewarn.core.rollouts.selection import Selection
 from forewarn.drivers.port import Failed, Performed, Task
 from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.service.indexes.placement import targets_of
-from forewarn.testing import Service
+from forewarn.service.platform.hosts import MaintenanceMode
+from forewarn.service.rollouts.request import RolloutRequest
+from forewarn.testing import RefusedError, Service
 
 HERD = f"""
 hosts: [h1, h2, h3, h4, h5, h6]
@@ -207,3 +212,35 @@ def test_the_machines_of_a_failed_host_for_which_there_is_room_do_not_wait_for_t
         assert (machines["web-3"], machines["web-1"]) == ("h3", "h2")
         assert "no other host can take web-0, web-2 now" in event.explain()
         assert not overrun(service)
+
+
+def test_a_host_is_not_drained_if_a_machine_fits_nowhere_and_that_is_said_of_each() -> None:
+    with Service(FULL) as service:
+        with pytest.raises(RefusedError) as refusal:
+            drain(service, "h1")
+        message = str(refusal.value)
+        assert "machines web-0, web-2 cannot move" in message
+        assert "2 machines can move: 1 to h3, 1 to h2" in message
+        assert active(service) == []
+
+
+def test_a_drain_says_where_machines_can_go() -> None:
+    with Service(HERD) as service:
+        hosts = service._session.node.hosts
+        drained = hosts.maintain("h1", MaintenanceMode.LIVE_MIGRATION, "ann", evacuate=True)
+        outcomes = service._session.run(drained)
+        assert not isinstance(outcomes, Refused)
+        going = "as things are, 32 machines can move: 7 to h2, 7 to h3, 6 to h4, 6 to h5, 6 to h6"
+        assert going in outcomes.notes
+
+
+def test_the_plan_of_a_rollout_says_where_machines_go_and_which_have_to_stay() -> None:
+    with Service(FULL) as service:
+        wanted = RolloutRequest(
+            type=EventType.FREEZE, selection=Selection(hosts=("h1",)), by="ann", moves=True
+        )
+        planned = service._session.run(service._session.node.rollouts.plan(wanted))
+        assert not isinstance(planned, Refused)
+        draft, _ = planned
+        (targets,) = draft.targets.values()
+        assert targets == {"web-3": "h3", "web-2": "", "web-1": "h2", "web-0": ""}

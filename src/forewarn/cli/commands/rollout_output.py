@@ -153,7 +153,7 @@ def print_plan(plan: r.RolloutPlan, every: bool) -> None:
             str(step.number),
             step.lane,
             _step_text(step),
-            listing(step.machines),
+            listing([_going(name, step.targets) for name in step.machines]),
             local_time(step.announced_at),
             local_time(step.not_before),
             local_time(step.ends_at),
@@ -175,6 +175,8 @@ def print_plan(plan: r.RolloutPlan, every: bool) -> None:
             f"cannot be told now, because their nodes are cut off: {listing(plan.apart)};"
             " steps with machines there are announced when they can be told"
         )
+    if plan.nowhere:
+        say(f"no host has room now for {listing(plan.nowhere)}")
     if plan.done_at is not None:
         say(f"estimated end: {local_time(plan.done_at)}")
     if plan.message:
@@ -183,6 +185,10 @@ def print_plan(plan: r.RolloutPlan, every: bool) -> None:
         say(f"it would be refused: {plan.problem}")
     if not shown or (len(plan.conflicts) > SHOWN_CONFLICTS and not every):
         say("to see all of it, pass --all")
+
+
+def _going(machine: str, targets: dict[str, str]) -> str:
+    return f"{machine} → {targets[machine]}" if targets.get(machine) else machine
 
 
 def _planned_text(step: r.Planned, local_time: Callable[[datetime], str]) -> str:

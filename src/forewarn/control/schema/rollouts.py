@@ -323,6 +323,10 @@ class Planned(msgspec.Struct, kw_only=True):
     ] = None
     host: Annotated[str, doc("Host of the step; empty: it is about a group.")] = ""
     action: Annotated[w.StepAction, doc("What the step does.")] = "maintenance"
+    targets: Annotated[
+        dict[str, str],
+        doc("By machine that the step moves: where it would go now, or empty if no host has room."),
+    ] = {}
 
 
 class RolloutPlan(msgspec.Struct, kw_only=True):
@@ -355,6 +359,9 @@ class RolloutPlan(msgspec.Struct, kw_only=True):
     ] = []
     conflicts: Annotated[
         list[Conflict], doc("Hosts with machines of several update domains of one group.")
+    ] = []
+    nowhere: Annotated[
+        list[str], doc("Machines that it would move, and that no host could take now.")
     ] = []
     problem: Annotated[str, doc("Why it would be refused; empty if it would not.")] = ""
     steps: Annotated[list[Planned], doc("The steps, as far as they were asked for.")] = []

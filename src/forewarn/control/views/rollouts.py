@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -73,7 +73,8 @@ def plan(
     waves = {lane.name: lane.wave for lane in rollout.lanes}
 
     def view(step: Planned) -> r.Planned:
-        return _planned(step, numbers[step.step.cause], waves[step.lane])
+        targets = draft.targets.get(step.step.cause, {})
+        return _planned(step, numbers[step.step.cause], waves[step.lane], targets)
 
     last = max(planned, key=lambda step: step.ends_at, default=None)
     problem = draft.problem
@@ -93,6 +94,12 @@ def plan(
         done_at=_time(forecast.done_at),
         message=forecast.message,
         apart=list(draft.apart),
+        nowhere=[
+            name
+            for targets in draft.targets.values()
+            for name, target in targets.items()
+            if not target
+        ],
         conflicts=[
             r.Conflict(
                 host=conflict.host,
@@ -106,7 +113,7 @@ def plan(
     )
 
 
-def _planned(planned: Planned, number: int, wave: int) -> r.Planned:
+def _planned(planned: Planned, number: int, wave: int, targets: Mapping[str, str]) -> r.Planned:
     return r.Planned(
         number=number,
         lane=planned.lane,
@@ -115,6 +122,7 @@ def _planned(planned: Planned, number: int, wave: int) -> r.Planned:
         update_domain=_domain(planned.step),
         host=planned.step.host,
         action=planned.step.action.value,
+        targets=dict(targets),
         announced_at=to_datetime(planned.announced_at),
         not_before=to_datetime(planned.not_before),
         ends_at=to_datetime(planned.ends_at),

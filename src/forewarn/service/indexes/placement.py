@@ -178,6 +178,38 @@ class Placement:
             for machine in machines
         }
 
+    def forecast(self, steps: Iterable[Iterable[tuple[str, str]]]) -> list[dict[str, str]]:
+        """Return where machines, each with its group, would go now if those of each step moved
+        after the step before; "" if no host could take one."""
+        view = _View(self, self.ranking().copy(), self._store.registry.hosts)
+        groups = self._store.groups
+        spreads: dict[str, _Spread] = {}
+        moved: dict[str, Machine] = {}
+        result = []
+        for step in steps:
+            members: dict[str, list[str]] = {}
+            for group, name in step:
+                members.setdefault(group, []).append(name)
+            machines = [
+                (group, moved.get(name, machine))
+                for group, names in members.items()
+                for name, machine in groups[group].named(names).items()
+                if machine.alive
+            ]
+            targets = {}
+            for group, machine in sorted(machines, key=lambda item: _largest_first(item[1])):
+                spread = spreads.setdefault(group, _Spread(groups[group]))
+                best = view.candidates(machine, spread)
+                targets[machine.name] = target = best[0] if best else ""
+                if target:
+                    view.take(machine, target, spread)
+                    moved[machine.name] = msgspec.structs.replace(machine, host=target)
+            for _, machine in machines:
+                if targets[machine.name]:
+                    view.ranking.add(machine.host, load_of(machine), -1)
+            result.append(targets)
+        return result
+
     def choose(
         self,
         states: States,
@@ -293,6 +325,11 @@ class _View:
                 break
         return (best + less_suitable)[:limit]
 
+    def take(self, machine: Machine, target: str, spread: _Spread) -> None:
+        """Count a machine on its target."""
+        self.ranking.add(target, load_of(machine))
+        spread.add(machine.domain, target)
+
     def usable(self, name: str) -> bool:
         host = self.hosts.get(name)
         if host is None or name in self.planned or self._placement.planned(name):
@@ -341,8 +378,7 @@ class _BatchPlacement(_View):
             unsuitable = event.attempt.unsuitable if event.attempt else ()
             if best := self.candidates(machine, spread, unsuitable):
                 targets[event.id][machine.name] = best[0]
-                self.ranking.add(best[0], load_of(machine))
-                spread.add(machine.domain, best[0])
+                self.take(machine, best[0], spread)
         changes, chosen = {}, {}
         for name in begun:
             changes[name] = tuple(_with_targets(change, targets) for change in items[name])

@@ -7,7 +7,8 @@ together (core/deciding/joint.py). Machines that can go separately get separate 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -271,6 +272,11 @@ class Hosts:
             cause=cause or f"host/{name}/{self._platform.new_id()}",
         )
         concerned = _narrowed(affected, domain, only)
+        targets: dict[str, str] = {}
+        if one_by_one:
+            (targets,) = self.where_to([_names(concerned)])
+            if problem := self._nowhere(concerned, targets):
+                return problem
         commands = (
             self._one_by_one(concerned, template)
             if one_by_one
@@ -286,7 +292,7 @@ class Hosts:
         )
         return await self._platform.announce_all(
             commands,
-            (*not_enabled(concerned), *self._not_listening(concerned)),
+            (*not_enabled(concerned), *self._not_listening(concerned), *_going(targets)),
             puts=puts,
             unless=unless,
         )
@@ -340,20 +346,30 @@ class Hosts:
 
         return await self._platform.announce_all(commands, notes, puts, known_check(name))
 
-    def _one_by_one(
-        self, affected: Affected, template: c.Raise
-    ) -> list[tuple[str, c.Command]] | Refused:
-        commands: list[tuple[str, c.Command]] = []
-        for group, machines in affected:
-            for machine in machines:
-                if not self._host_index.placement.free_for(group.name, machine.name):
-                    others = self._not_offered(machine)
-                    return conflict(
-                        f"machine '{machine.name}' cannot move: there is no other healthy host"
-                        f" that is not cordoned and for which nothing is planned{others}"
-                    )
-                commands.append((group.name, self._for_machines(template, machine.name)))
-        return commands
+    def _one_by_one(self, affected: Affected, template: c.Raise) -> list[tuple[str, c.Command]]:
+        return [
+            (group.name, self._for_machines(template, machine.name))
+            for group, machines in affected
+            for machine in machines
+        ]
+
+    def where_to(self, steps: Iterable[Iterable[tuple[str, str]]]) -> list[dict[str, str]]:
+        """Return where machines would go now; see `Placement.forecast`."""
+        return self._host_index.placement.forecast(steps)
+
+    def _nowhere(self, affected: Affected, targets: Mapping[str, str]) -> Refused | None:
+        """Refuse to move machines for which there is no host."""
+        machines = [machine for _, found in affected for machine in found]
+        stuck = [machine for machine in machines if not targets[machine.name]]
+        if not stuck:
+            return None
+        one, names = len(stuck) == 1, listing([machine.name for machine in stuck])
+        others = "".join(f"; {note}" for note in _going(targets))
+        return conflict(
+            f"{'machine' if one else 'machines'} {names} cannot move: there is no other healthy"
+            f" host with room for {'it' if one else 'all of them'} that is not cordoned and for"
+            f" which nothing is planned{self._not_offered(stuck[0])}{others}"
+        )
 
     def _not_offered(self, machine: Machine) -> str:
         """Return a hint about hosts that are not offered because they cannot be told, or because
@@ -563,6 +579,19 @@ def _narrowed(affected: Affected, domain: int | None, only: Collection[str] | No
         for group, machines in affected
     ]
     return [(group, machines) for group, machines in narrowed if machines]
+
+
+def _names(affected: Affected) -> list[tuple[str, str]]:
+    return [(group.name, machine.name) for group, machines in affected for machine in machines]
+
+
+def _going(targets: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a note about where machines would go now."""
+    hosts = Counter(target for target in targets.values() if target)
+    if not hosts:
+        return ()
+    numbers = listing([f"{number:,} to {host}" for host, number in hosts.most_common()])
+    return (f"as things are, {counted(hosts.total(), 'machine')} can move: {numbers}",)
 
 
 def _continuing(events: Sequence[Event]) -> tuple[str, ...]:

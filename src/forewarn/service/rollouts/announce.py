@@ -7,7 +7,7 @@ window closes. Such a change is a reason to try again, not to give up.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -81,6 +81,17 @@ class Announcer:
         self._hosts = hosts
         self._work = work
         self._writer = platform.writer
+
+    def targets(self, rollout: Rollout, steps: Iterable[Step]) -> dict[str, dict[str, str]]:
+        """Return where these steps of a rollout, one after the other, would move machines now: by
+        cause and machine, with "" for a machine that would have to stay where it is."""
+        index = self._platform.machine_index
+        moving = {
+            step.cause: [(index.group_of(name) or "", name) for name in step.machines]
+            for step in steps
+            if rollout.moves or step.action is Action.EVACUATION
+        }
+        return dict(zip(moving, self._hosts.where_to(moving.values()), strict=True))
 
     def step_machines(
         self, rollout: Rollout, on_read: Callable[[str, Sequence[str]], None] | None = None

@@ -157,6 +157,10 @@ class RolloutReconciler:
         machines = self._announcer.step_machines(rollout)
         return tuple(sorted({host for step in rollout.steps for host in machines.apart(step, now)}))
 
+    def targets(self, rollout: Rollout, steps: Iterable[Step]) -> dict[str, dict[str, str]]:
+        """Return where these steps of a rollout would move machines now."""
+        return self._announcer.targets(rollout, steps)
+
     # Waking.
 
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:

@@ -89,11 +89,13 @@ class RolloutRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """A rollout that could be started, the conflicts on its hosts, those of its hosts that cannot
-    be told, and whether another rollout is still to do the same."""
+    be told, where its steps would move machines, and whether another rollout is still to do the
+    same."""
 
     rollout: Rollout
     conflicts: tuple[Conflict, ...] = ()
     apart: tuple[str, ...] = ()
+    targets: Mapping[str, Mapping[str, str]] = {}  # by cause of a step: by machine, or ""
     overlap: Refused | None = None
 
     @property

@@ -133,8 +133,10 @@ class Rollouts:
         # A pure function that may take long, so it runs in a thread.
         now = self._writer.now()
         configurations = self._reconciler.configurations_by_cause(draft.rollout)
-        draft = msgspec.structs.replace(draft, apart=self._reconciler.apart(draft.rollout, now))
-        return draft, await asyncio.to_thread(forecast, draft.rollout, now, configurations)
+        expected = await asyncio.to_thread(forecast, draft.rollout, now, configurations)
+        apart = self._reconciler.apart(draft.rollout, now)
+        targets = self._reconciler.targets(draft.rollout, [item.step for item in expected.steps])
+        return msgspec.structs.replace(draft, apart=apart, targets=targets), expected
 
     async def expected_end(self, report: RolloutReport) -> Time | None:
         """Forecast when a rollout that is under way ends, from what it has done so far; None if it
