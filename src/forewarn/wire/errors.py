@@ -62,6 +62,12 @@ BAD_POSTPONEMENT = Problem(
     b' such as 2030-01-31T18:00:00Z"}',
 )
 UNKNOWN_EVENT = Problem(400, b'{"error":"Bad request. An EventId is not known"}')
+MAX_PAST_EVENTS = 256  # of one approval: they have to be looked up
+TOO_MANY_EVENTS = Problem(
+    400,
+    b'{"error":"Bad request. At most %d events may be named that are not in the document"}'
+    % MAX_PAST_EVENTS,
+)
 TOO_LARGE = Problem(413, b'{"error":"Request body is too large"}', close=True)
 TOO_SLOW = Problem(408, b'{"error":"Request body did not arrive in time"}', close=True)
 THROTTLED = Problem(429, b"Throttle Result: Too Many Requests")

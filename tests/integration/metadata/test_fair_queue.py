@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import select
 import socket
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,6 +23,7 @@ from forewarn.metadata.http.front import CHUNK
 from forewarn.node.listening import serve
 from forewarn.support import guard
 from forewarn.testing import Service
+from forewarn.wire import errors
 from helpers.endpoint import METADATA, NEWEST, THROTTLED, Guest, approval, events, fleet_of
 from helpers.polls import CHUNKED, GET, ODD, send_poll, until_closed
 from helpers.raw_http import RawConnection, request
@@ -61,10 +63,22 @@ def test_ids_that_no_event_can_have_are_refused_before_anybody_is_asked(
         raise AssertionError("asked")
 
     monkeypatch.setattr(busy.service._session.node.endpoint._upstream, "approve", approve)
-    ids = [str(n) for n in range(3_000)]
+    ids = [str(n) for n in range(200)]
     with busy.line() as line:
         line.send(request("POST", events(NEWEST), METADATA, body=approval(*ids)))
         assert line.answer().status == 400
+
+
+def test_so_many_events_may_be_named_that_are_not_in_the_document(busy: Guest) -> None:
+    def approved(*ids: str) -> bytes:
+        return busy.post(approval(*ids)).body
+
+    past = [str(uuid.UUID(int=n)) for n in range(errors.MAX_PAST_EVENTS + 1)]
+    assert approved(*past) == errors.TOO_MANY_EVENTS.body
+    assert approved(*past[1:]) == errors.UNKNOWN_EVENT.body
+    event = busy.service.schedule("Freeze", busy.name)
+    assert approved(event.id, *past[1:]) == errors.UNKNOWN_EVENT.body
+    busy.service._session.run(busy.service._session.node.platform.cancel(event.id, "test"))
 
 
 @contextlib.contextmanager

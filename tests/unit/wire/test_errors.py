@@ -60,6 +60,7 @@ def test_a_wrong_method_is_answered_with_the_allowed_ones() -> None:
         errors.NO_START_REQUESTS,
         errors.NO_EVENT_ID,
         errors.UNKNOWN_EVENT,
+        errors.TOO_MANY_EVENTS,
     ],
 )
 def test_a_bad_request_has_its_reason(problem: Problem) -> None:

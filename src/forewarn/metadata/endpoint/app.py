@@ -351,6 +351,9 @@ class MetadataApp:
         if isinstance(ids, Problem):
             return refused(ids)
         ids = tuple(dict.fromkeys(ids))
+        listed = {event.id for event in caller.document.view.events}
+        if len(ids) - len(listed.intersection(ids)) > errors.MAX_PAST_EVENTS:
+            return refused(errors.TOO_MANY_EVENTS)
         if not all(map(GUID.fullmatch, ids)):  # no event ever had such an id
             return refused(errors.UNKNOWN_EVENT)
         if not await self._upstream.approve(caller.name, caller.group, ids):
