@@ -30,6 +30,7 @@ from forewarn.metadata.publishing import (
 from forewarn.metadata.publishing.messages import (
     NODE_PROTOCOLS,
     TWO_ROUNDS,
+    Answer,
     BrokenConnection,
     Changed,
     Held,
@@ -38,6 +39,9 @@ from forewarn.metadata.publishing.messages import (
     MessageStream,
     News,
     NodeHello,
+    Ping,
+    Pong,
+    Promise,
     Publication,
     SnapshotEnd,
     ToNode,
@@ -1050,6 +1054,40 @@ def test_no_machine_is_disturbed_while_a_node_may_show_its_event_as_scheduled(
     play(body)
 
 
+def test_a_sign_of_life_renews_the_promise_but_not_each_of_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It is not renewed without one, however long the test takes.
+    monkeypatch.setattr(host_nodes, "PROMISE", 1200.0)
+    monkeypatch.setattr(host_nodes, "PROMISE_EVERY", 1200.0)
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with control() as node:
+            line = await sent_everything(control, "h2")
+            line.send(Held(_number(node), whole=True))
+            while not isinstance(await line.receive(), Promise):
+                pass
+
+            async def answers() -> list[type]:
+                """Return what a sign of life is answered with."""
+                line.send(Ping(1.0))
+                line.send(WhoIs(1, "192.0.2.1"))
+                received: list[type] = []
+                while Answer not in received:
+                    received.append(type(await line.receive()))
+                return received
+
+            assert await answers() == [Pong, Answer]
+            assert node.host_nodes is not None
+            node.host_nodes._members["h2"].promised -= 700.0  # it was renewed long ago
+            assert await answers() == [Pong, Promise, Answer]
+            assert await answers() == [Pong, Answer]
+            line.cut()
+
+    play(body)
+
+
 def test_a_node_that_has_nothing_of_a_group_is_sent_nothing() -> None:
     sent: list[bytes] = []
     nodes: Any = SimpleNamespace(
@@ -1078,6 +1116,8 @@ def test_no_promise_outlasts_the_time_in_which_all_guests_are_shown_a_change(
     control: Any = SimpleNamespace(
         _store=SimpleNamespace(leadership=None),
         lost_commits=SimpleNamespace(last=(0, 0)),
+        _renewed=float("-inf"),
+        _renewal=lambda: host_nodes.HostNodes._renewal(control),
         now=lambda: 0,
         send=lambda *_: None,
         sent_by=lambda _: 1,
