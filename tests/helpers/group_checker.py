@@ -139,7 +139,8 @@ class Referee:
                 assert refused == (attempt is None or attempt.open or id in self.waiting)
             case commands.Restore(machine=name):
                 found = [machine for machine in before.machines if machine.name == name]
-                assert refused == (not found or found[0].alive)
+                there = bool(found) and found[0].alive and found[0].not_back is None
+                assert refused == (not found or there)
             case commands.SuspectMove(machine=name):
                 assert refused == (name not in {machine.name for machine in before.machines})
             case commands.Prepare(id=id, machine=name):

@@ -165,6 +165,9 @@ def held_by(event: Event, events: tuple[Event, ...], now: Now, group: Group) -> 
         kinds.add(HoldKind.HALT)
     if out_of_reach(event, group, now):
         kinds.add(HoldKind.REACH)
+    lost = {m.not_back.cause for m in group.machines if m.not_back and not m.gone}
+    if event.moves and event.cause.startswith("host/") and event.cause in {*lost, *now.not_back}:
+        kinds.add(HoldKind.BACK)
     if waits_for_machine(event) and any(set(o.resources) & set(event.resources) for o in busy):
         kinds.add(HoldKind.MACHINE)
     if waits_for_domain(event) and any(o.domain != event.domain for o in busy):

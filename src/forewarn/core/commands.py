@@ -257,7 +257,8 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Restore(msgspec.Struct, frozen=True, kw_only=True):
-    """Bring back a machine that was evicted or deleted."""
+    """Bring back a machine that was evicted or deleted, or record that one is back which does not
+    poll."""
 
     machine: str
     by: str

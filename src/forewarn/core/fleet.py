@@ -122,6 +122,7 @@ class NotBack(msgspec.Struct, frozen=True):
 
     event: str  # its id
     since: Time
+    cause: str = ""  # of the event
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

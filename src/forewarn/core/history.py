@@ -524,7 +524,7 @@ def _machine_change(before: Machine | None, after: Machine) -> tuple[RecordKind,
         return RecordKind.MACHINE_CHANGED, note
     if after.not_back != before.not_back:
         if after.not_back is None:
-            return RecordKind.MACHINE_BACK, "it has polled again"
+            return RecordKind.MACHINE_BACK, ""
         return RecordKind.MACHINE_NOT_BACK, f"it has not polled since {utc(after.not_back.since)}"
     names = [n for n in Machine.__struct_fields__ if getattr(before, n) != getattr(after, n)]
     return RecordKind.MACHINE_CHANGED, ", ".join(names)

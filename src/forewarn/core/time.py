@@ -99,6 +99,8 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
     polls: Mapping[str, LastPoll] = {}  # by machine that has ever polled
     heard: Mapping[str, Time] = {}  # by machine that an event waits for, or that is not back: when
     # it has polled since
+    not_back: Mapping[str, Mapping[str, Time]] = {}  # by cause of an event: the machines that are
+    # not back after it, and since when
     defined_above: int = 0  # incarnations of groups that are defined now are above this one: the
     # state was restored once, and they may have been there before
 

@@ -205,7 +205,8 @@ def fail(
 @app.command()
 @accepts_yes
 def restore(name: Name, json: Json = False, url: Url = None) -> None:
-    """Bring back a machine that was evicted or deleted."""
+    """Bring back a machine that was evicted or deleted, or record that one is back that is
+    listed as not back."""
     with service(url) as client:
         restored = client.restore(name)
         _print_machine(restored, f"{restored.name} has been restored", json, client)

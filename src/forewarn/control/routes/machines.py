@@ -241,6 +241,7 @@ async def redeploy_machine(call: Call, name: Name) -> s.Outcome:
     ).options,
 )
 async def restore_machine(call: Call, name: Name) -> s.MachineOutcome:
+    """A machine that is listed as not back counts as back, although it has not polled."""
     authorization.require_machines(call, name)
     return _machine_outcome(name, unwrap(await call.platform.restore(name, call.by)))
 

@@ -539,10 +539,10 @@ def _restore(group: Group, command: c.Restore) -> Changes | Refused:
     machine = group.machine(command.machine)
     if machine is None:
         return unknown(f"no machine '{command.machine}' in group '{group.name}'")
-    if machine.alive:
+    if machine.alive and machine.not_back is None:
         return conflict(
-            f"machine '{machine.name}' exists; only a machine that was evicted or deleted can be"
-            " restored"
+            f"machine '{machine.name}' exists; only a machine that was evicted or deleted, or is"
+            " not back after an event, can be restored"
         )
     restored = msgspec.structs.replace(machine, gone="", not_back=None)
     return Changes((MachinePut(restored, command.by),))

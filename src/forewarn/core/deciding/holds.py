@@ -114,12 +114,16 @@ def in_restore_grace(event: Event, now: Now) -> bool:
     )
 
 
+EVACUATIONS = "host/"  # how the cause of events begins that move machines off a host
+
+
 class HaltedMachines:
-    """The halts that cover machines of a group. Which machines these are is computed once for
-    several events, and not at all if nothing is asked."""
+    """The halts that cover machines of a group, and evacuations that have paused. Which machines
+    are covered is computed once for several events, and not at all if nothing is asked."""
 
     def __init__(self, group: Group, now: Now) -> None:
         self._group, self._hosts = group, now.halted_hosts
+        self._not_back = now.not_back
         self._halts = [h for h in now.halts if not h.groups or group.name in h.groups]
         self._machines: dict[str, frozenset[str]] = {}  # by the id of a halt
 
@@ -143,16 +147,42 @@ class HaltedMachines:
         return self._machines[halt.id]
 
     def stop(self, event: Event) -> bool:
-        """Is there such a halt?"""
-        return bool(self._halts) and any(True for _ in self.covering(event.resources))
+        """Is there such a halt, or is it part of an evacuation that has paused?"""
+        covered = bool(self._halts) and any(True for _ in self.covering(event.resources))
+        return covered or bool(self.missed(event))
+
+    def missed(self, event: Event) -> dict[str, Time]:
+        """Return the machines that have not come back from the evacuation of a host that an event
+        is part of, and since when: until they do, nobody else is moved."""
+        if not event.moves or not event.cause.startswith(EVACUATIONS):
+            return {}
+        own = {
+            machine.name: machine.not_back.since
+            for machine in self._group.machines
+            if machine.alive and machine.not_back and machine.not_back.cause == event.cause
+        }
+        return {**self._not_back.get(event.cause, {}), **own}
 
 
 _selector = lru_cache(maxsize=256)(parse)  # of halts, which are read for every decision
 
 
 def halt_holds(event: Event, halted: HaltedMachines) -> list[Hold]:
-    """Return the holds that operators have placed: approved or not, the event waits."""
-    return [
+    """Return the holds that operators have placed, and that of an evacuation which has paused:
+    approved or not, the event waits."""
+    paused = [
+        Hold(
+            kind=HoldKind.BACK,
+            message=f"the evacuation of host '{event.host}' has paused: {listing([*missed])} did"
+            " not come back after being moved",
+            since=max(event.raised_at, *missed.values()),
+            unblocked_by="the machine, by polling, or an operator, with 'forewarn machine restore'"
+            " if it is back, or by cancelling the event",
+        )
+        for missed in (halted.missed(event),)
+        if missed
+    ]
+    return paused + [
         Hold(
             kind=HoldKind.HALT,
             message=f"{'it' if halt.partial else 'the whole fleet'} is halted by {halt.by}"

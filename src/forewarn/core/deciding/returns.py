@@ -103,7 +103,7 @@ def _over(group: Group, event: Event, not_back: tuple[str, ...], now: Now) -> li
         carried_out=True,
         not_back=not_back,
     )
-    lost = NotBack(event.id, event.waiting.since)
+    lost = NotBack(event.id, event.waiting.since, event.cause)
     return [
         EventMoved(Move.FINISH, over),
         *(

@@ -32,17 +32,19 @@ class Returns:
         self._polls = polls
         self._writer = writer
         self._scheduler = scheduler
+        self._lost: dict[str, str] = {}  # by machine that is not back: the cause of its event
+        self._not_back: dict[str, dict[str, Time]] = {}  # by cause: such machines
         self._awaited: dict[str, tuple[str, Time]] = {}  # by machine: its group, and since when
         self._back: dict[str, list[str]] = {}  # by group: machines that were not back, and are
         self.heard: dict[str, Time] = {}
         polls.awaited, polls.on_awaited = self._awaited, self._polled
-        writer.follow_polls(polls.by_machine, self.heard)
+        writer.follow_polls(polls.by_machine, self.heard, self._not_back)
         store.on_own_commit(self._on_commit)
 
     def load(self) -> None:
         """Begin with what is stored, before the first decision."""
-        self._awaited.clear()
-        self.heard.clear()
+        for known in (self._awaited, self.heard, self._lost, self._not_back):
+            known.clear()
         for group in self._store.groups.values():
             for machine in group.machines:
                 self._await_machine(group.name, machine)
@@ -58,8 +60,24 @@ class Returns:
                 self._awaited[name] = event.group, event.waiting.since
 
     def _await_machine(self, group: str, machine: Machine) -> None:
-        if machine.not_back is not None and machine.alive:
-            self._awaited[machine.name] = group, machine.not_back.since
+        name, lost = machine.name, machine.not_back if machine.alive else None
+        if lost is not None:
+            self._awaited[name] = group, lost.since
+        if (cause := self._lost.pop(name, "")) and (lost is None or lost.cause != cause):
+            self._come_back(name, cause)
+        if lost is not None and lost.cause:
+            self._lost[name] = lost.cause
+            self._not_back.setdefault(lost.cause, {})[name] = lost.since
+
+    def _come_back(self, name: str, cause: str) -> None:
+        """Go on with what has paused because of a machine."""
+        machines = self._not_back.get(cause, {})
+        machines.pop(name, None)
+        if not machines:
+            self._not_back.pop(cause, None)
+        for group in self._store.groups.values():
+            if any(event.cause == cause for event in group.events):
+                self._scheduler.look_at(group.name)
 
     def _polled(self, name: str, at: Time) -> None:
         """Note a poll of a machine that is waited for."""
@@ -99,6 +117,8 @@ class Returns:
                             self._await_event(event)
                     case MachineRemoved(name=name):
                         self._forget(name)
+                        if cause := self._lost.pop(name, ""):
+                            self._come_back(name, cause)
                     case MachinePut(machine=machine):
                         self._await_machine(entry.group, machine)
 

@@ -4,7 +4,7 @@ guests are shown it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -73,7 +73,7 @@ class Writer:
         # These are shared with all writers that are made from this one.
         self._rules = [rules]
         self._defined_above = [0]
-        self._polls: list[tuple[Mapping[str, LastPoll], Mapping[str, Time]]] = []
+        self._polls: list[dict[str, Any]] = []  # fields of `Now`
 
     @property
     def rules(self) -> Durations:
@@ -92,9 +92,14 @@ class Writer:
     def defined_above(self, number: int) -> None:
         self._defined_above[0] = number
 
-    def follow_polls(self, polls: Mapping[str, LastPoll], heard: Mapping[str, Time]) -> None:
-        """Let decisions know of polls: `Now.polls` and `Now.heard`, which change as they come."""
-        self._polls[:] = [(polls, heard)]
+    def follow_polls(
+        self,
+        polls: Mapping[str, LastPoll],
+        heard: Mapping[str, Time],
+        not_back: Mapping[str, Mapping[str, Time]],
+    ) -> None:
+        """Let decisions know of polls: these fields of `Now` change as they come."""
+        self._polls[:] = [{"polls": polls, "heard": heard, "not_back": not_back}]
 
     def for_request(self, request: RequestContext) -> Writer:
         """Return a writer whose commits carry the key and the precondition of one request."""
@@ -133,8 +138,8 @@ class Writer:
         unwarned, reach = self._host_index.unwarned, self._host_index.apart
         strayed = self._host_index.strayed
         held = unwarned or reach.hosts or reach.left or strayed
-        for polls, heard in self._polls:
-            now = msgspec.structs.replace(now, polls=polls, heard=heard)
+        for fields in self._polls:
+            now = msgspec.structs.replace(now, **fields)
         if not (registry.halts or registry.configurations or held or self.defined_above):
             return now
         apart, apart_since, left_apart = reach.at(now)

@@ -18,9 +18,11 @@ from forewarn.core.deciding.due import due
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.deciding.joint import JointsDue, holds, members
 from forewarn.core.events import Event, Joint
+from forewarn.core.fleet import NotBack
 from forewarn.core.lifecycle import Move
 from forewarn.core.time import MINUTE, SECOND, Duration
 from helpers.examples import examples
+from helpers.group_model import Polled
 
 START = 1_700_000_000 * SECOND
 DOMAINS = (0, 1)
@@ -357,6 +359,52 @@ def test_a_machine_that_redeploys_in_time_is_no_longer_concerned(minutes: int) -
 def _overdue(group: Group, now: Now) -> bool:
     at = due(group, now)
     return at is not None and at <= now.at
+
+
+def heard(fleet: Fleet, *names: str) -> None:
+    """Groups wait until their machines have polled again; these have polled just now."""
+    at = fleet.now.at
+    polls = {**fleet.now.polls, **{name: Polled(at, SECOND) for name in names}}
+    rules = msgspec.structs.replace(fleet.now.rules, until_heard=True)
+    times = {**fleet.now.heard, **dict.fromkeys(names, at)}
+    fleet.now = msgspec.structs.replace(fleet.now, polls=polls, heard=times, rules=rules)
+
+
+def test_each_event_of_a_host_is_over_when_its_own_machines_are_back() -> None:
+    fleet = Fleet()
+    fleet.enable("a", "b")
+    heard(fleet, "a_0", "b_0")
+    joint = fleet.maintain({"a": 0, "b": 0, "c": 0})
+    fleet.approve(joint, "a", "b")
+    fleet.pass_time(SECOND)
+    fleet.carried_out(joint)
+    assert fleet.events(joint).keys() == {"a", "b"}  # nobody polls in the third
+    fleet.pass_time(SECOND)
+    heard(fleet, "a_0")
+    fleet.do(("a", c.Tick()))
+    assert fleet.events(joint).keys() == {"b"}
+    follower = fleet.events(joint)["b"]
+    for at in (9 * MINUTE, MINUTE):
+        assert fleet.statuses(joint) == {Status.STARTED}
+        fleet.now = msgspec.structs.replace(fleet.now, at=fleet.now.at + at)
+        fleet.do(("b", c.Tick()))
+    assert fleet.events(joint) == {}
+    assert fleet.groups["b"].machines[0].not_back == NotBack(
+        follower.id, START + SECOND, follower.cause
+    )
+
+
+def test_an_operator_ends_the_wait_of_an_event_that_was_carried_out_with_others() -> None:
+    fleet = Fleet()
+    fleet.enable("a", "b")
+    heard(fleet, "a_0", "b_0")
+    joint = fleet.maintain({"a": 0, "b": 0})
+    fleet.approve(joint, "a", "b")
+    fleet.pass_time(SECOND)
+    fleet.carried_out(joint)
+    follower = fleet.events(joint)["b"]
+    fleet.do(("b", c.Finish(id=follower.id, by="ops", reason="seen")))
+    assert fleet.events(joint).keys() == {"a"}
 
 
 class AnyFleet(RuleBasedStateMachine):

@@ -238,7 +238,53 @@ def test_failed_attempts_before_are_no_failure_of_what_was_carried_out() -> None
     assert (attempt.open, attempt.next_at, attempt.note) == (False, None, "")
 
 
-def test_machines_are_waited_for_from_the_start_of_an_event_on() -> None:
+def moved(w: World, *names: str) -> list[str]:
+    """The evacuation of a host: live migrations of these machines, all approved."""
+    ids = [w.new_id() for _ in names]
+    for id, name in zip(ids, names, strict=True):
+        w.do(
+            commands.Raise(
+                id=id,
+                type=FREEZE,
+                machines=(name,),
+                by="ops",
+                host="h0",
+                moves=True,
+                cause="host/h0/1",
+            )
+        )
+        w.approve(id)
+    return ids
+
+
+def test_an_evacuation_pauses_while_a_machine_that_it_moved_is_not_back() -> None:
     w = polled()
-    assert w.event(w.struck("m0", "m1")).polling == ("m0", "m1")
-    assert w.now.at > START
+    first, second = moved(w, "m0", "m2")
+    w.carried_out(first, m0="h9")
+    assert w.holds(second) == {HoldKind.DOMAIN}
+    w.run(HOUR)
+    assert (w.status(first), w.status(second)) == (Status.FINISHED, Status.SCHEDULED)
+    (hold,) = why(w.group, second, w.now)
+    assert hold.kind is HoldKind.BACK
+    w.do(commands.Heard(machines=("m0",)))
+    assert w.status(second) is Status.STARTED
+
+
+def test_an_operator_continues_an_evacuation() -> None:
+    w = polled()
+    first, second = moved(w, "m0", "m2")
+    w.carried_out(first, m0="h9")
+    w.run(HOUR)
+    w.do(commands.Restore(machine="m0", by="ops"))
+    assert w.status(second) is Status.STARTED
+
+
+def test_an_evacuation_pauses_for_machines_of_other_groups() -> None:
+    w = polled()
+    w.now = msgspec.structs.replace(w.now, not_back={"host/h0/1": {"other": START}})
+    (id,) = moved(w, "m0")
+    assert w.holds(id) == {HoldKind.BACK}
+    assert w.status(moved(w, "m3")[0]) is Status.SCHEDULED
+    w.now = msgspec.structs.replace(w.now, not_back={})
+    w.tick()
+    assert w.status(id) is Status.STARTED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -1371,3 +1372,68 @@ def test_a_step_whose_event_is_abandoned_has_failed() -> None:
         assert [len(lane.failures) for lane in report_of(service, id).next.lanes] == [1]
         (ended,) = [old for old in past(service) if old.id == event.id]
         assert ended.abandoned
+
+
+def heard(text: str) -> str:
+    """The fleet, with groups whose events last until their machines have polled again."""
+    return re.sub(r"(    kind: .*\n)", r"\1    policy: {over_when: heard}\n", text)
+
+
+def poll(service: Service, *machines: str) -> None:
+    for machine in machines:
+        service.get(machine)
+    service.clock.advance(0)
+
+
+def test_a_machine_that_is_not_back_pauses_a_rollout_before_its_next_wave() -> None:
+    with Service(heard(FLEET)) as service:
+        poll(service, "web_0", "web_1", "db_0")
+        id = start(service, groups=("web", "db"), waves=("1",), bake=MINUTE)
+        service.clock.advance("15m")
+        (event,) = active(service)
+        service.clock.advance("9m")
+        assert event.id in {e.id for e in active(service)}
+        service.clock.advance("1h")
+        assert state(service, id) == "paused"
+        assert waits(service, id).count(event.resources[0]) == 1
+        assert {name for e in past(service) for name in e.resources} == set(event.resources)
+        do(service, "resume", id)
+        service.clock.advance("30m")
+        assert len({name for e in past(service) for name in e.resources}) > len(event.resources)
+
+
+def test_machines_that_come_back_do_not_hold_a_rollout_up() -> None:
+    with Service(heard(FLEET)) as service:
+        poll(service, "web_0", "web_1")
+        id = start(service, groups=("web",))
+        for _ in range(60):
+            service.clock.advance("1m")
+            poll(service, "web_0", "web_1")
+        assert state(service, id) == "done"
+
+
+def test_as_many_steps_may_fail_as_the_operator_says_also_by_machines_not_back() -> None:
+    with Service(heard(FLEET)) as service:
+        poll(service, "web_0", "web_1")
+        id = start(service, groups=("web",), max_failures=1)
+        service.clock.advance("40m")
+        assert state(service, id) == "running"
+        service.get("web_1")  # within the hour before its own event
+        service.clock.advance("1h")
+        assert state(service, id) in ("paused", "done")
+
+
+@pytest.mark.parametrize("every", ["never", "1h"])
+def test_machines_that_poll_rarely_or_never_do_not_hold_a_rollout_up(every: str) -> None:
+    ends = []
+    for fleet in (FLEET, heard(FLEET)):
+        with Service(fleet) as service:
+            for _ in range(3):
+                if every != "never":
+                    poll(service, "web_0", "web_1")
+                service.clock.advance("1h")
+            id = start(service, groups=("web",))
+            service.clock.advance("2h")
+            assert state(service, id) == "done"
+            ends.append([event.ended_at for event in past(service)])
+    assert ends[0] == ends[1]

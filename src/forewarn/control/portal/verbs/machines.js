@@ -76,8 +76,8 @@ export const machine = {
       operation: "restoreMachine",
       label: "Restore",
       action: "restore",
-      offered: (machine) => machine.gone,
-      effect: () => "The machine exists again, as it was before it was evicted or deleted.",
+      offered: (machine) => machine.gone || machine.not_back,
+      effect: (machine) => machine.gone ? "The machine exists again, as it was before it was evicted or deleted." : "The machine counts as back, although it has not polled.",
     },
   ],
 };
