@@ -460,7 +460,7 @@ def _actor_and_note(item: EventMoved) -> tuple[str, str]:
         case Move.ATTEMPT if event.attempt is not None:
             return by, f"attempt {event.attempt.number}"
         case Move.ANSWER if event.waiting is not None:
-            note = f"waiting until {listing(event.waiting.machines)} polled again"
+            note = f"waiting for {listing(event.waiting.machines)} to poll again"
             return by or DRIVER, _with_output(note, item.output)
         case Move.ANSWER if event.attempt is not None:
             return by or DRIVER, _with_output(event.attempt.note, item.output) or "not done yet"

@@ -23,6 +23,7 @@ from forewarn.store.memory import Disk
 from forewarn.store.port import Commit, StoreFailed
 from forewarn.testing import Service
 from helpers import postgres
+from helpers.control_api import ask
 from helpers.waiting import until_async
 
 TEXT = """
@@ -92,6 +93,25 @@ def test_a_machine_that_was_not_back_is_back_when_it_polls(service: Service) -> 
     service.clock.advance(0)
     group = service._session.node.store.groups["web"]
     assert [machine.not_back is None for machine in group.machines] == [True, True]
+
+
+def test_operators_are_shown_who_is_not_back() -> None:
+    with Service(TEXT, driver=Quick(), sockets=True) as service:
+        service.get("web_0")
+        id = restarted(service)
+        assert ask(service, "GET", f"/v1/events/{id}").body["waits_for"] == ["web_0"]
+        assert "machines_not_back 0" in ask(service, "GET", "/metrics").raw.decode()
+        service.clock.advance(600)
+        listed = ask(service, "GET", "/v1/machines?not_back=true").body
+        assert [(m["name"], m["not_back"]["event"]) for m in listed] == [("web_0", id)]
+        assert ask(service, "GET", "/v1/status").body["not_back"] == 1
+        assert "machines_not_back 1" in ask(service, "GET", "/metrics").raw.decode()
+        ended = ask(service, "GET", f"/v1/events/{id}").body
+        assert (ended["waits_for"], ended["not_back"]) == ([], ["web_0"])
+        records = ask(service, "GET", "/v1/history?machine=web_0").body["records"]
+        assert {"carried-out", "machine-not-back"} <= {record["what"] for record in records}
+        assert ask(service, "POST", "/v1/machines/web_0/restore").status == 200
+        assert ask(service, "GET", "/v1/status").body["not_back"] == 0
 
 
 @contextlib.asynccontextmanager

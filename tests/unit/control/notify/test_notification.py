@@ -125,6 +125,10 @@ def test_the_maintenance_of_several_groups_is_one_message_in_local_time() -> Non
             commit(FeedChange(what="machine-gone", group="web", machines=["web-0"])),
             "machine-gone: web-0",
         ),
+        (
+            commit(FeedChange(what="machine-not-back", group="web", machines=["web-0"])),
+            "not back after an event: web-0",
+        ),
     ],
 )
 def test_subjects(of: FeedCommit, subject: str) -> None:
