@@ -430,8 +430,8 @@ CAUGHT_BY: dict[Break, int] = {
     starts_what_is_due_as_soon_as_it_is_back: 1,
     starts_a_host_without_asking_everybody: 1,
     starts_outside_of_windows: 1,
-    starts_a_host_with_a_machine_that_was_not_warned: 9,
-    ends_events_before_their_machines_are_back: 4,
+    starts_a_host_with_a_machine_that_was_not_warned: 32,
+    ends_events_before_their_machines_are_back: 6,
 }
 
 

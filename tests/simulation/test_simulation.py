@@ -38,7 +38,7 @@ def test_no_promise_is_broken_when_killed_again_and_again(seed: int) -> None:
 
 def test_simulated_lives_are_eventful() -> None:
     """A simulation in which nothing happens would prove nothing."""
-    sim = played(5, Kill(1, often=True), steps=600)
+    sim = played(7, Kill(1, often=True), steps=600)
     kinds = [record["kind"] for record in sim.trace]
     answers = [r["status"] for r in sim.trace if r["kind"] == "exchange" and r["method"] == "POST"]
     assert kinds.count("impact") > 20

@@ -18,7 +18,17 @@ import msgspec
 from forewarn.core import Durations, Group
 from forewarn.core.time import DAY, HOUR, SECOND, Time
 from forewarn.core.windows.may_postpone import MayPostpone
-from forewarn.drivers.port import Checked, Driver, Impact, Later, Observed, Performed, Task
+from forewarn.drivers.port import (
+    Again,
+    Checked,
+    Driver,
+    Impact,
+    Later,
+    Observed,
+    Performed,
+    Running,
+    Task,
+)
 from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.metadata.endpoint.limits import Limits
@@ -131,6 +141,7 @@ class LossyDriver(Driver):
         self._inner = SimulatedDriver(world, RULES.paced)
         self._chance = chance
         self._lost_until = 0
+        self._running: set[str] = set()  # events
 
     async def check(self, task: Task) -> Checked:
         return await self._inner.check(task)
@@ -146,12 +157,17 @@ class LossyDriver(Driver):
         fate = self._chance.random()
         if fate < 0.05:
             raise ConnectionError("could not reach the host")
-        self._world.begin(task)
+        if task.event not in self._running:
+            self._world.begin(task)
+        self._running.discard(task.event)
         done = await self._inner.perform(task)
         if fate < 0.08:
             self._lost_until = task.now + RULES.paced(self._chance.randint(0, HOUR))
         if fate < 0.15:
             raise ConnectionError("the reply was lost")
+        if isinstance(done, Again) and fate > 0.5:
+            self._running.add(task.event)
+            return Running(done.at - task.now, f"until {done.at}")
         self._world.reply(task)
         return done
 

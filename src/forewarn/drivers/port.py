@@ -2,7 +2,7 @@
 
 An attempt is stored before `perform` is called. If the outcome of a stored attempt is not known,
 after a crash for instance, `observe` is called first. A driver never waits on domain time: if
-something has to pass first, it answers `Again`.
+something has to pass first, it answers `Running` or, to have that survive a restart, `Again`.
 
 How drivers are found by name is `drivers/registry.py`.
 """
@@ -36,6 +36,7 @@ __all__ = [
     "Ok",
     "Part",
     "Performed",
+    "Running",
     "SharedImpacts",
     "Task",
     "TaskMachine",
@@ -127,9 +128,18 @@ class Unknown(msgspec.Struct, frozen=True):
     answer: str = ""
 
 
+class Running(msgspec.Struct, frozen=True):
+    """The task is being carried out. `perform` is called again `after` this time, for the same
+    attempt. Nothing is stored: after a crash, `observe` is called."""
+
+    after: Duration
+    progress: str = ""  # for people, for example "63 %, 1.2 GiB left"
+
+
 Checked: TypeAlias = Ok | Veto
 Observed: TypeAlias = Happened | NotYet | Later | Unknown
-Performed: TypeAlias = Done | Again | Failed | Unknown  # Unknown: it is observed right after
+# After Unknown, it is observed at once.
+Performed: TypeAlias = Done | Running | Again | Failed | Unknown
 
 
 class Impact(msgspec.Struct, frozen=True, tag_field="kind", tag="impact"):
@@ -186,6 +196,8 @@ class DriverContext(msgspec.Struct, frozen=True):
     file: Callable[[str], Path | None] = lambda _: None
     paced: Callable[[Duration], Duration] = lambda duration: duration  # divides by dev's --speed
     on_impact: Callable[[Impact], None] | None = None  # called with what a simulation has done
+    # Called with the id of a task that is being carried out, and how far that is, for people.
+    on_progress: Callable[[str, str], None] = lambda *_: None
     may_act: Callable[[], bool] = lambda: True  # asked right before something is done to machines
     service_pid: int = 0  # by which programs that outlive the service are found
     # Calls a function, in any thread, with the time until which the service may act, in boot time:
@@ -218,7 +230,7 @@ class Driver(ABC):
 
     @abstractmethod
     async def perform(self, task: Task) -> Performed:
-        """Carry this event out."""
+        """Carry this event out, or see to it that it goes on."""
 
     def problem(self) -> str:
         """Return what keeps the driver from carrying out anything at present, or ""."""

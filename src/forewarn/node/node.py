@@ -276,15 +276,18 @@ class Node(Component):
         trace = self.trace = make_trace(config, self.observer, self._stack)
         if trace is not None:
             self._stack.callback(trace.end, self.writer.now)
-        driver = self.driver = self._driver or make_driver(config, store, trace, self._stack)
-        tasks = self._tasks = guard.Tasks(_log_failed_task)
-        self._stack.push_async_callback(tasks.end)
         self.scheduler = Scheduler(
             store, background, self.clock, self.ledger, self.host_index, self.poll_index.seen
         )
+        open_attempts = OpenAttempts(self.scheduler, self.ledger, self.feed.report)
+        driver = self.driver = self._driver or make_driver(
+            *(config, store, trace, self._stack), open_attempts.report
+        )
+        tasks = self._tasks = guard.Tasks(_log_failed_task)
+        self._stack.push_async_callback(tasks.end)
         self.executor = Executor(
             *(store, background, driver, self.host_index, self.ledger, self.publishing, tasks),
-            OpenAttempts(self.scheduler, self.ledger),
+            open_attempts,
         )
         self.returns = Returns(store, self.poll_index, background, self.scheduler)
         self.faults = Faults(store, self.machine_index, self.writer.now, config.faults)

@@ -69,7 +69,11 @@ def control_node(config: Config) -> Member:
 
 
 def make_driver(
-    config: Config, store: Store, trace: EventTrace | None, stack: AsyncExitStack
+    config: Config,
+    store: Store,
+    trace: EventTrace | None,
+    stack: AsyncExitStack,
+    on_progress: Callable[[str, str], None],
 ) -> Driver:
     def file(suffix: str) -> Path | None:
         return (
@@ -82,6 +86,7 @@ def make_driver(
         file,
         config.rules.paced,
         on_impact=trace.impact if trace else None,
+        on_progress=on_progress,
         may_act=store.leadership.held if store.leadership else lambda: True,
         service_pid=os.getpid(),
         watch_lease=store.leadership.watch if store.leadership else None,

@@ -13,7 +13,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -77,16 +77,18 @@ async def run(
     limit: float,
     *,
     leaves_nothing: bool = False,
+    on_lines: Callable[[bytearray], None] = lambda _: None,
 ) -> Ended:
     """Run a program and return when it has ended. Processes that it has left running are not
-    touched, or are killed with `leaves_nothing`.
+    touched, or are killed with `leaves_nothing`. `on_lines` is called with the
+    end of its standard output whenever that has another line.
 
     When its time is up, or the caller is cancelled, its whole process group is killed.
     """
     process = _start(argv, stdin, environment)
     with contextlib.ExitStack() as closing:
         closing.callback(_reap, process)
-        output = _Output(process)
+        output = _Output(process, on_lines)
         closing.callback(output.close)
         pidfd = os.pidfd_open(process.pid)
         closing.callback(os.close, pidfd)
@@ -162,7 +164,9 @@ def _reap(process: subprocess.Popen[bytes]) -> int:
 class _Output:
     """The end of a program's output. All of it is read, so that the program never blocks."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], on_lines: Callable[[bytearray], None]
+    ) -> None:
         assert process.stdout is not None
         assert process.stderr is not None
         self._streams = {process.stdout.fileno(): process.stdout}
@@ -171,6 +175,7 @@ class _Output:
         self._tail = bytearray()
         self._answer = bytearray()
         self._cut = False
+        self._on_lines = on_lines
         self._loop = asyncio.get_running_loop()
         for fd in self._streams:
             os.set_blocking(fd, False)
@@ -192,6 +197,8 @@ class _Output:
         if fd == self._stdout:
             self._answer += data
             del self._answer[:-MAX_ANSWER]
+            if b"\n" in data:
+                self._on_lines(self._answer)
         return True
 
     def close(self) -> None:

@@ -26,11 +26,22 @@ from forewarn.cli.app import app
 from forewarn.control.client import follow as following
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.routes import feed as control_feed
-from forewarn.control.schema.core import ScheduleRequest
-from forewarn.control.schema.feed import FeedCommit, FeedHello
+from forewarn.control.schema.core import FinishRequest, ScheduleRequest
+from forewarn.control.schema.feed import FeedCommit, FeedHello, FeedProgress
 from forewarn.core import Machine
 from forewarn.core.access import Limit, Role
 from forewarn.core.changes import MachinePut
+from forewarn.core.time import SECOND
+from forewarn.drivers.port import (
+    Checked,
+    Driver,
+    NotYet,
+    Observed,
+    Ok,
+    Performed,
+    Running,
+    Task,
+)
 from forewarn.service.access.tokens import CreatedToken, NewToken
 from forewarn.service.engine.feed import FEED_PAGE
 from forewarn.store.port import Batch, Entry
@@ -106,6 +117,52 @@ def test_a_stream_begins_with_its_position_and_has_each_commit(service: Service)
         told = stream.changes()
         assert [change.what for change in told.changes] == ["approved", "started"]
         assert [event.status for event in told.events] == ["Started"]
+
+
+class Migration(Driver):
+    """Says how far it is, and is never done."""
+
+    repeatable = False
+
+    def __init__(self) -> None:
+        self.parts = 0
+
+    async def check(self, task: Task) -> Checked:
+        return Ok()
+
+    async def observe(self, task: Task) -> Observed:
+        return NotYet()
+
+    async def perform(self, task: Task) -> Performed:
+        self.parts += 1
+        return Running(SECOND, f"{self.parts} %")
+
+
+def test_the_progress_of_an_event_is_in_streams_and_in_the_event_but_in_no_commit() -> None:
+    with Service(SAMPLE, sockets=True, driver=Migration()) as service:
+        service.get("web_0")
+        event = service.schedule("Freeze", "web_0")
+        service.approve("web_0", event)
+        service._session.settle()
+        client, after = ControlClient(service.control_url), service._session.node.store.seq
+        with (
+            closing(Stream(service.control_url, f"?after={after}")) as stream,
+            closing(Stream(service.control_url, f"?after={after}&group=sql")) as sql,
+        ):
+            assert hello(stream).newest == hello(sql).newest == after
+            for part in ("1 %", "2 %", "3 %"):
+                message = stream.next()
+                assert (message.event, message.id) == ("progress", "")
+                assert msgspec.json.decode(message.data, type=FeedProgress) == FeedProgress(
+                    event=event.id, group="web", progress=part
+                )
+                assert client.event(event.id).progress == part
+                service.clock.advance("1s")
+            assert stream.next().event == "progress"
+            client.on_event("finish", event.id, FinishRequest(reason="done by hand"))
+            assert [change.what for change in stream.changes().changes] == ["finished"]
+            assert sql.next().event == ""  # the number alone, and no progress before
+        assert client.event(event.id).progress == ""
 
 
 def test_a_follower_that_resumes_after_its_last_number_misses_nothing(service: Service) -> None:

@@ -171,7 +171,7 @@ def show(id: Id, json: Json = False, url: Url = None) -> None:
         if json:
             print_json(event)
             return
-        _show(event, _warned(event))
+        _show(event, _details(event))
         print_clock(client)
 
 
@@ -606,14 +606,16 @@ def _show(event: s.Event, more: Iterable[tuple[str, str]] = ()) -> None:
     )
 
 
-def _warned(event: s.EventDetails) -> Iterator[tuple[str, str]]:
-    """Yield since when the machines of an event have been shown it, and which of them had not been
-    when it started."""
+def _details(event: s.EventDetails) -> Iterator[tuple[str, str]]:
+    """Yield since when the machines of an event have been shown it, which of them had not been when
+    it started, and how far the driver is."""
     since = {name: event.seen_by[name] for name in event.machines if name in event.seen_by}
     shown = ", ".join(f"{name} since {time_text(at)}" for name, at in since.items())
     yield "shown to", shown or "none of its machines"
     if event.not_warned:
         yield "not warned", ", ".join(event.not_warned)
+    if event.progress:
+        yield "progress", event.progress
 
 
 def _postponed(event: s.Event) -> str:

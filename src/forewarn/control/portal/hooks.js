@@ -35,6 +35,7 @@ class Resource {
   }
 
   #note(change) {
+    if (change?.progress && !this.path.includes(change.progress.event)) return;
     if (change?.seq) this.#wanted = change.seq;
     else this.#stale = true;
     this.#schedule();

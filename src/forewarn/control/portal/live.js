@@ -56,6 +56,10 @@ function open(after) {
     hear(message);
     tell(JSON.parse(message.data));
   });
+  stream.addEventListener("progress", (message) => {
+    heard = performance.now();
+    tell({ progress: JSON.parse(message.data) });
+  });
   stream.addEventListener("gone", () => renew());
   stream.onerror = () => {
     setState("lost");
@@ -128,7 +132,7 @@ export const refresh = () => tell({ changes: [] });
 
 export const connection = () => state;
 
-// Called with each change, or with null if there may have been some.
+// Called with each change, with the progress of an event, or with null if there may have been changes.
 export const onChange = (listener) => {
   listeners.add(listener);
   return () => listeners.delete(listener);

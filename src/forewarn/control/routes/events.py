@@ -173,7 +173,9 @@ async def get_event(call: Call, id: Id) -> s.EventDetails:
     id = await authorization.require_event(call, id)
     event = unwrap(await context().platform.event(id))
     call.headers["ETag"] = event_tag(event)
-    return core.event_details(event, await call.platform.shown(event))
+    return core.event_details(
+        event, await call.platform.shown(event), call.platform.progress(event)
+    )
 
 
 @post(

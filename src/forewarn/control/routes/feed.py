@@ -31,7 +31,7 @@ from forewarn.control.schema import feed as f
 from forewarn.control.views import feed as feed_views
 from forewarn.core.history import RecordKind
 from forewarn.core.refusal import conflict, invalid
-from forewarn.service.engine.feed import Feed, FeedEntry, Lost
+from forewarn.service.engine.feed import Feed, FeedEntry, Lost, Progress
 
 KEEP_ALIVE = 15.0  # seconds of guard time without a message after which a comment is sent
 RECONNECT_AFTER = 1_000  # milliseconds that a disconnected client should wait
@@ -49,6 +49,7 @@ MAX_SEQ = 10**18 - 1
 EVENT_STREAM = "text/event-stream"
 
 Keep: TypeAlias = Callable[[f.FeedChange], bool]
+KeepProgress: TypeAlias = Callable[[Progress], bool]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -85,13 +86,21 @@ async def follow_feed(
     "The feed" in the documentation."""
     cursor = _resume_after(request.headers.get("last-event-id"), after)
     keep = _filter(call, group, what)
+
+    def keep_progress(progress: Progress) -> bool:
+        return not what and group in (None, progress.group) and call.sees(progress.group)
+
     feed, streams = context().feed, context().open_streams
     _check_capacity(feed, streams, call)
     start = feed.seq if cursor is None else cursor
     first = await _first_entries(feed, start)
     request.scope["state"][ENDLESS] = True
     return Stream(
-        _messages(feed, start, first, keep, lambda: token_valid(call), _counted(streams, call)),
+        _messages(
+            *(feed, start, first, keep, keep_progress),
+            lambda: token_valid(call),
+            _counted(streams, call),
+        ),
         media_type=EVENT_STREAM,
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
@@ -258,6 +267,7 @@ async def _messages(
     cursor: int,
     page: Sequence[FeedEntry],
     keep: Keep | None,
+    keep_progress: KeepProgress,
     may_continue: Callable[[], bool],
     counted: AbstractContextManager[None],
 ) -> AsyncIterator[bytes]:
@@ -265,6 +275,7 @@ async def _messages(
     with counted, feed.following(cursor) as follower:
         hello = _encode(f.FeedHello(after=cursor, newest=feed.seq))
         yield b"retry: %d\nid: %d\nevent: hello\ndata: %b\n\n" % (RECONNECT_AFTER, cursor, hello)
+        report = 0  # of progress: the latest that was sent
         while may_continue():
             skipped = 0  # number of the last commit, if the filter removed it
             for entry in page:
@@ -279,7 +290,11 @@ async def _messages(
             if skipped:  # so that the client does not resume before it
                 yield b"id: %d\n\n" % skipped
             page = ()
-            while not await feed.wait(follower.seq, KEEP_ALIVE):
+            report, latest = feed.progress_after(report)
+            for progress in filter(keep_progress, latest):
+                view = f.FeedProgress(**msgspec.structs.asdict(progress))
+                yield b"event: progress\ndata: %b\n\n" % _encode(view)
+            while not await feed.wait(follower.seq, KEEP_ALIVE, report):
                 yield b": still here\n\n"
                 if not may_continue():
                     return

@@ -273,7 +273,7 @@ class Event(msgspec.Struct, kw_only=True):
 
 
 class EventDetails(Event, kw_only=True):
-    """An event, and which machines were shown it."""
+    """An event, which machines were shown it, and how far the driver is."""
 
     seen_by: SeenBy = {}
     not_warned: Annotated[
@@ -283,6 +283,9 @@ class EventDetails(Event, kw_only=True):
             " Null: it has not started, or this is not known."
         ),
     ] = None
+    progress: Annotated[
+        str, doc("How far the driver is, if it has said so; known where it is called.")
+    ] = ""
 
 
 class Outcome(Event, kw_only=True):

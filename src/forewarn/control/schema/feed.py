@@ -147,6 +147,14 @@ class FeedHello(msgspec.Struct, kw_only=True):
     newest: Annotated[int, doc("Number of the newest commit.")]
 
 
+class FeedProgress(msgspec.Struct, kw_only=True):
+    """How far the driver is with an event; not a commit, and not stored."""
+
+    event: Annotated[str, doc("Id of the event.")]
+    group: Annotated[str, doc("Its group.")]
+    progress: Annotated[str, doc("What the driver says, for people.")]
+
+
 class ChangesPage(msgspec.Struct, kw_only=True):
     """The commits after a given one."""
 

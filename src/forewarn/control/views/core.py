@@ -202,12 +202,14 @@ def event(event: Event) -> s.Event:
     )
 
 
-def event_details(details: Event, shown: Shown) -> s.EventDetails:
+def event_details(details: Event, shown: Shown, progress: str) -> s.EventDetails:
     fields = msgspec.structs.asdict(event(details))
     not_warned, started = None, details.started_at
     if started is not None and shown.complete:
         not_warned = [n for n in details.resources if shown.since.get(n, started + 1) > started]
-    return s.EventDetails(**fields, seen_by=_moments(shown.since), not_warned=not_warned)
+    return s.EventDetails(
+        **fields, seen_by=_moments(shown.since), not_warned=not_warned, progress=progress
+    )
 
 
 def _moments(times: Mapping[str, Time]) -> dict[str, datetime]:

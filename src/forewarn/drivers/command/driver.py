@@ -60,6 +60,7 @@ DONE, AGAIN, FAILED, HAPPENED, UNKNOWN = 0, 10, 20, 30, 40  # exit codes of a pr
 WORK_VERBS = {"check": "check-work", "perform": "work", "observe": "observe-work"}
 ASK_AGAIN: Duration = 30 * SECOND  # before the next call after AGAIN, unless the program says when
 CHECK_TIMEOUT = 30.0  # seconds of guard time: a caller of the API is waiting for it
+PROGRESS = b'"progress"'  # in a line of output that says how far the program is
 MAX_REASON = 300  # characters of the last line of output that are given as the reason
 
 
@@ -92,10 +93,12 @@ class CommandDriver(Driver):
         may_act: Callable[[], bool] = lambda: True,
         service_pid: int = 0,
         watch_lease: Callable[[Callable[[float], None]], None] | None = None,
+        on_progress: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
         self._program = program
         self._task_files = task_files
         self._may_act = may_act
+        self._on_progress = on_progress
         self._mark = mark(service_pid or os.getpid())
         self._slots = Slots(program.max_at_once)
         self._guardian: Guardian | None = None
@@ -206,7 +209,13 @@ class CommandDriver(Driver):
                 raise NotStarted("this control node does not decide any more")
             self._start_guardian()
             environment = _environment(verb, task) | self._mark
-            return await run([*program.words, verb], stdin, environment, limit)
+
+            def report(output: bytearray) -> None:
+                if progress := _latest_progress(output):
+                    self._on_progress(task.event, progress)
+
+            words = [*program.words, verb]
+            return await run(words, stdin, environment, limit, on_lines=report)
 
     def _start_guardian(self) -> None:
         try:
@@ -262,12 +271,24 @@ def _rfc3339(at: Time) -> str:
     return to_datetime(at).isoformat().replace("+00:00", "Z")
 
 
+def _latest_progress(output: bytearray) -> str:
+    """Return what the last whole line about progress says; empty: there is none."""
+    at = output.rfind(PROGRESS, 0, output.rfind(b"\n") + 1)
+    line = output[output.rfind(b"\n", 0, at) + 1 : output.find(b"\n", at)] if at >= 0 else b""
+    return _progress(bytes(line))
+
+
+def _progress(line: bytes) -> str:
+    progress = (_object(line) or {}).get("progress") if PROGRESS in line else None
+    return visible(progress.encode()) if isinstance(progress, str) else ""
+
+
 def _record(ended: Ended) -> tuple[str, str]:
-    """Return what the history keeps: the output without the answer, and the answer."""
+    """Return what the history keeps: the output without progress and answer, and the answer."""
+    lines = [line for line in ended.output.splitlines() if not _progress(line.encode())]
     if not (_object(ended.answer) or {}).keys() & set(_Answer.__struct_fields__):
-        return ended.output, ""
+        return "\n".join(lines), ""
     answer = visible(ended.answer)
-    lines = ended.output.splitlines()
     for number, line in reversed(list(enumerate(lines))):
         # The beginning of a long answer may have been cut off.
         cut = line.startswith(CUT) and answer.endswith(line.removeprefix(CUT))
@@ -350,6 +371,7 @@ def _make(options: CommandOptions, context: DriverContext) -> CommandDriver:
         context.may_act,
         context.service_pid,
         context.watch_lease,
+        context.on_progress,
     )
 
 

@@ -24,7 +24,17 @@ from forewarn.core.labels import labels_of
 from forewarn.core.registry import ClockAccepted
 from forewarn.core.retiming import Correction
 from forewarn.core.rollouts.model import step_of
-from forewarn.drivers.port import Driver, Happened, Later, NotYet, Part, Task, TaskMachine, Unknown
+from forewarn.drivers.port import (
+    Driver,
+    Happened,
+    Later,
+    NotYet,
+    Part,
+    Running,
+    Task,
+    TaskMachine,
+    Unknown,
+)
 from forewarn.service.engine import otel
 from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.open_attempts import Interim, OpenAttempts
@@ -457,9 +467,8 @@ class Executor:
         """Return the result of the attempt. If the driver raises, it is asked what has happened."""
         problem, output, answer = "", "", ""
         if not observe:
-            await self._wait_for_lease()
             try:
-                done = await self._driver.perform(attempt.task())
+                done = await self._performed(attempt)
                 if not isinstance(done, Unknown):
                     return done
                 problem, output, answer = done.why, done.output, done.answer
@@ -481,6 +490,20 @@ class Executor:
             return Failed(problem, output, answer)
         return Again(self._writer.now().at, output, answer)
 
+    async def _performed(self, attempt: _Attempt) -> Done | Again | Failed | Unknown:
+        """Have the driver carry it out, and call it again for as long as it is at work."""
+        while True:
+            await self._wait_for_lease()
+            task = attempt.task()
+            self._open_attempts.begin(task.event, task.group)
+            done = await self._driver.perform(task)
+            if not isinstance(done, Running):
+                return done
+            if done.progress:
+                self._open_attempts.report(attempt.id, done.progress)
+            until = self._writer.now().at + max(done.after, LEAST_PAUSE)
+            await self._open_attempts.wait(attempt.id, attempt.call, until)
+
     async def _observed(self, attempt: _Attempt) -> Happened | NotYet | Unknown:
         """Ask the driver what has happened, again and again until it can see that."""
         since, times = self._writer.now().at, 0
@@ -497,7 +520,8 @@ class Executor:
             if observed.at is not None:
                 at = max(observed.at, now.at + LEAST_PAUSE)
             log.warning("the driver cannot see yet what has happened", **attempt.about, why=why)
-            await self._open_attempts.wait(attempt.id, attempt.call, Interim(since, at, unseen=why))
+            self._open_attempts.cannot_see(attempt.id, why, since, at)
+            await self._open_attempts.wait(attempt.id, attempt.call, at)
 
     def _task_if_open(self, event: Event, fence: int, without: Sequence[str] = ()) -> Task | None:
         """Return the task of an event; None if its attempt is not open any more."""

@@ -29,6 +29,14 @@ class Lost(msgspec.Struct, frozen=True):
     first: int
 
 
+class Progress(msgspec.Struct, frozen=True):
+    """How far the driver is with an event. This is no commit, and is not stored."""
+
+    event: str
+    group: str
+    progress: str  # empty: the attempt is over
+
+
 class FeedEntry:
     """A commit for followers, and its rendering, once there is one."""
 
@@ -59,6 +67,9 @@ class Feed:
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
         self._followers: set[Follower] = set()
         self._woken: set[asyncio.Future[None]] = set()
+        self._woken_by_progress: set[asyncio.Future[None]] = set()
+        self._progress: dict[str, tuple[int, Progress]] = {}  # by event, numbered
+        self._reports = 0  # the number of the latest
         self._recent: list[FeedEntry] = []  # without a gap, after `_before`
         self._before = 0
         self._entries: WeakValueDictionary[int, FeedEntry] = WeakValueDictionary()
@@ -103,12 +114,30 @@ class Feed:
         async with self._reading:  # another follower may read the same meanwhile
             return self._cached(after) or await self._read(after)
 
-    async def wait(self, after: int, timeout: float) -> bool:
-        """Wait until there is a commit after this one, or the feed has ended; False on timeout."""
-        if after < self.seq or self.ended:
+    def report(self, progress: Progress) -> None:
+        """Tell followers how far the driver is with an event."""
+        self._progress.pop(progress.event, None)
+        if progress.progress:
+            self._reports += 1
+            self._progress[progress.event] = self._reports, progress
+            _wake_all(self._woken_by_progress)
+
+    def progress_after(self, report: int) -> tuple[int, list[Progress]]:
+        """Return the latest progress of each event, if it was reported after this report, and the
+        number of the latest report."""
+        reports = self._progress.values()
+        return self._reports, [progress for number, progress in reports if number > report]
+
+    async def wait(self, after: int, timeout: float, report: int | None = None) -> bool:
+        """Wait until there is a commit after this one, or progress after this report, or the feed
+        has ended; False on timeout."""
+        reported = report is not None and report < self._reports
+        if after < self.seq or reported or self.ended:
             return True
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._woken.add(woken)
+        if report is not None:
+            self._woken_by_progress.add(woken)
         try:
             async with asyncio.timeout(timeout):
                 await woken
@@ -116,12 +145,13 @@ class Feed:
             return False
         finally:
             self._woken.discard(woken)
+            self._woken_by_progress.discard(woken)
         return True
 
     def end(self) -> None:
         """End the feed, because the service is stopping."""
         self.ended = True
-        self._wake()
+        _wake_all(self._woken)
 
     def _cached(self, after: int) -> Sequence[FeedEntry]:
         if not self._recent or after < self._before:
@@ -170,10 +200,11 @@ class Feed:
             for future in self._waiting.pop(name, ()):
                 if not future.done():
                     future.set_result(None)
-        self._wake()
+        _wake_all(self._woken)
 
-    def _wake(self) -> None:
-        woken, self._woken = self._woken, set()
-        for future in woken:
-            if not future.done():
-                future.set_result(None)
+
+def _wake_all(futures: set[asyncio.Future[None]]) -> None:
+    while futures:
+        future = futures.pop()
+        if not future.done():
+            future.set_result(None)

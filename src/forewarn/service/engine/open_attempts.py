@@ -6,42 +6,64 @@ This is kept in memory alone. After a crash, an open attempt is observed in any 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 
 from forewarn.core import Time
+from forewarn.service.engine.feed import Progress
 from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.scheduler import Scheduler
+from forewarn.support.text import storable
+
+MAX_PROGRESS = 200  # characters that are kept of what a driver says
 
 
 class Interim(msgspec.Struct, frozen=True):
     """What a driver has said of an attempt that is not over."""
 
-    since: Time
-    until: Time  # when it is asked again
+    progress: str = ""  # how far it is
     unseen: str = ""  # why it cannot see what has happened
+    since: Time = 0  # it cannot
+    until: Time | None = None  # when it is asked again
 
 
 class OpenAttempts:
-    def __init__(self, scheduler: Scheduler, ledger: Ledger) -> None:
+    def __init__(
+        self, scheduler: Scheduler, ledger: Ledger, on_progress: Callable[[Progress], None]
+    ) -> None:
         self._scheduler = scheduler
         self._ledger = ledger
+        self._on_progress = on_progress  # of an event
+        self._groups: dict[str, str] = {}  # of what the driver carries out, by id; empty for work
         self._interim: dict[str, Interim] = {}  # by the id of the event, or of the work on a host
         self._waiting: dict[str, tuple[str, asyncio.Event]] = {}
 
     def interim(self, id: str) -> Interim | None:
         return self._interim.get(id)
 
-    async def wait(self, id: str, call: str, interim: Interim) -> None:
-        """Wait until the driver is asked again; `call` is the entry of its call in the ledger,
-        which is released meanwhile, so that nobody who moves a virtual clock waits for it."""
+    def begin(self, id: str, group: str) -> None:
+        """Note that the driver is asked to carry something out."""
+        self._groups[id] = group
+
+    def report(self, id: str, progress: str) -> None:
+        """Note how far the driver is; it may say so at any time until it has an answer."""
+        text = storable(progress)[:MAX_PROGRESS]
+        if id in self._groups and self._interim.get(id) != Interim(text):
+            self._interim[id] = Interim(text)
+            if group := self._groups[id]:
+                self._on_progress(Progress(id, group, text))
+
+    async def wait(self, id: str, call: str, until: Time) -> None:
+        """Wait until the driver is asked again at that time. `call` is the entry of its call in the
+        ledger, which is released meanwhile: nobody who moves a virtual clock waits for it."""
         woken = asyncio.Event()
-        self._interim[id], self._waiting[id] = interim, (call, woken)
+        self._waiting[id] = call, woken
 
         async def due() -> None:
             self.wake(id)
 
-        self._scheduler.alarm(_alarm(id), interim.until, due)
+        self._scheduler.alarm(_alarm(id), until, due)
         self._ledger.release(call)
         try:
             await woken.wait()
@@ -64,9 +86,17 @@ class OpenAttempts:
         for id in self._waiting:
             self.wake(id)
 
+    def cannot_see(self, id: str, unseen: str, since: Time, until: Time) -> None:
+        """Note why the driver cannot see what has happened."""
+        progress = self._interim.get(id, Interim()).progress
+        self._interim[id] = Interim(progress, unseen, since, until)
+
     def close(self, id: str) -> None:
         """Forget what was said of an attempt that is over."""
-        self._interim.pop(id, None)
+        self._groups.pop(id, None)
+        interim = self._interim.pop(id, None)
+        if interim is not None and interim.progress:
+            self._on_progress(Progress(id, "", ""))
 
 
 def _alarm(id: str) -> str:

@@ -111,6 +111,8 @@ def under_way(
         if interim is not None and interim.unseen:
             message = f"what has happened cannot be seen yet: {interim.unseen}"
             return (_driver(message, interim.since, ends, interim.until),)
+        if interim is not None and interim.progress:
+            message = f"{message}: {interim.progress}"
         return (_driver(message, attempt.at, ends),)
     if attempt.stuck:
         message = (

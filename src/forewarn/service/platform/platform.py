@@ -522,6 +522,11 @@ class Platform:
             if coverage.coverage_of(found, now) is not Coverage.LISTENING
         }
 
+    def progress(self, event: Event) -> str:
+        """Return how far the driver is with an event, if it has said so."""
+        interim = self._executor.interim(event.id)
+        return interim.progress if interim is not None else ""
+
     def holds(self, event: Event) -> tuple[Hold, ...]:
         """Return what keeps an event from starting, by the predicates that decide it, or from
         ending."""

@@ -363,10 +363,10 @@ class Rollouts:
         works = (work for work in rollout.work if work.host == wait.lane)
         work = next(works, None) if wait.kind is WaitKind.WORK else None
         interim = self._work.interim(work) if work is not None else None
-        if interim is None:
+        if interim is None or not (interim.unseen or interim.progress):
             return wait
-        message = f"{wait.message}: cannot be seen yet: {interim.unseen}"
-        return msgspec.structs.replace(wait, message=message, until=interim.until)
+        said = f"cannot be seen yet: {interim.unseen}" if interim.unseen else interim.progress
+        return msgspec.structs.replace(wait, message=f"{wait.message}: {said}")
 
     def _holds(self, event: Event | None) -> tuple[Hold, ...]:
         if event is None or event.status is not Status.SCHEDULED:

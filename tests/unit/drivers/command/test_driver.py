@@ -111,6 +111,28 @@ def test_a_program_can_say_when_it_may_see_more() -> None:
     assert seen == Later(TASK.now + 2 * MINUTE, "the program ended with exit code 255: no route")
 
 
+def test_a_program_says_how_far_it_is_while_it_runs(tmp_path: Path) -> None:
+    go_on = tmp_path / "go on"
+    os.mkfifo(go_on)
+    lines = r"""echo start; printf '{"progress": "10 %%"}\n{"progress": "63 %%'"""
+    text = f"""{lines}; read _ < '{go_on}'; echo ', 40 s"}}'; echo end"""
+    reports: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+
+    async def body() -> None:
+        driver = CommandDriver(
+            Program(words=("/bin/sh", "-c", text, "carry")),
+            on_progress=lambda *report: reports.put_nowait(report),
+        )
+        async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
+            call = tasks.create_task(driver.perform(TASK))
+            assert await reports.get() == (TASK.event, "10 %")  # it waits for us
+            await asyncio.to_thread(go_on.write_text, "\n")
+            assert await reports.get() == (TASK.event, "63 %, 40 s")
+            assert await call == Done(output="start\nend")
+
+    asyncio.run(body())
+
+
 def test_work_on_an_empty_host_has_verbs_of_its_own() -> None:
     task = msgspec.structs.replace(TASK, work=True, host="h1", group="", machines=())
     task = msgspec.structs.replace(task, ticket="CHG-7", rollout="R", step="host/h1/work")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from forewarn.control.views import core
-from forewarn.core import EventType, Refused, Status
+from forewarn.core import Event, EventType, Refused, Status
 from forewarn.core.changes import EventMoved
 from forewarn.core.lifecycle import Move
 from forewarn.core.rollouts.selection import Selection
+from forewarn.core.time import MINUTE, SECOND
 from forewarn.drivers.port import (
     Again,
     Checked,
@@ -21,6 +22,7 @@ from forewarn.drivers.port import (
     Observed,
     Ok,
     Performed,
+    Running,
     Task,
     Unknown,
     Veto,
@@ -137,6 +139,12 @@ def says(service: Service, id: str) -> str:
     explained = service._session.run(service._session.node.platform.explain(id))
     assert hasattr(explained, "message")
     return str(explained.message)
+
+
+def progress(service: Service, id: str) -> str:
+    event = service._session.run(service._session.node.platform.event(id))
+    assert isinstance(event, Event)
+    return service._session.node.platform.progress(event)
 
 
 def test_a_driver_that_is_done_at_once_finishes_the_event() -> None:
@@ -302,6 +310,53 @@ def test_what_cannot_be_seen_is_observed_again_by_the_next_process() -> None:
         service.clock.advance("5s")
         assert status(service, id) is Status.FINISHED
     assert driver.asked == ["observe", "observe"]
+
+
+def test_a_driver_that_is_at_work_stores_nothing_and_says_how_far_it_is() -> None:
+    driver = Scripted(*(Running(2 * SECOND, f"{part} %") for part in range(10, 70)), Done())
+    with Service(SAMPLE, driver=driver) as service:
+        id = started(service)
+        stored = service._session.node.store.seq
+        for part in range(10, 70):
+            assert f"the driver is at work (attempt 1): {part} %" in says(service, id)
+            assert progress(service, id) == f"{part} %"
+            assert service._session.node.store.seq == stored
+            service.clock.advance("2s")
+        assert status(service, id) is Status.FINISHED
+        assert progress(service, id) == ""
+    assert driver.asked == ["check", *["perform 1"] * 61]
+
+
+def test_a_driver_that_loses_its_connection_at_work_is_asked_what_happened() -> None:
+    driver = Scripted(Running(SECOND, "10 %"), LOST, Done(), observes=LOST)
+    with Service(SAMPLE, driver=driver) as service:
+        id = started(service)
+        service.clock.advance("1s")
+        assert "cannot be seen yet" in says(service, id)
+        driver._observes = NotYet()
+        service.clock.advance("10s")
+        assert status(service, id) is Status.FINISHED
+    assert driver.asked == ["check", "perform 1", "perform 1", "observe", "observe", "perform 2"]
+
+
+def test_what_was_at_work_when_the_service_ended_is_observed_by_the_next_process() -> None:
+    disk, driver = Disk(), Scripted(observes=Happened())
+    with Service(SAMPLE, store=MemoryStore(disk), driver=Scripted(Running(MINUTE))) as service:
+        id = started(service)
+    with Service(SAMPLE, store=MemoryStore(disk), driver=driver) as service:
+        service._session.settle()
+        assert status(service, id) is Status.FINISHED
+    assert driver.asked == ["observe"]
+
+
+def test_an_event_that_is_finished_while_its_driver_is_at_work_is_not_carried_on() -> None:
+    driver = Scripted(Running(MINUTE))
+    with Service(SAMPLE, driver=driver) as service:
+        id = started(service)
+        service._session.run(service._session.node.platform.finish(id, "operator", "looked myself"))
+        service.clock.advance("1h")
+        assert status(service, id) is Status.FINISHED
+    assert driver.asked == ["check", "perform 1"]
 
 
 def test_a_repeatable_driver_is_simply_asked_again() -> None:
