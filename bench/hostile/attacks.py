@@ -37,6 +37,7 @@ ATTACKS: Mapping[str, str] = {  # the bytes are in bench/poll/go/load/attack.go
     "bodies": "32 connections, 128 approvals of 64 KB sent ahead on each; 200 MB/s in all",
     "polls": "16 connections, 100 polls sent ahead on each; 4 MB/s in all",
     "churn": "8 connections, a new one for every malformed request; 2,000 a second in all",
+    "fresh": "32 connections, a new one for every poll, as fast as they are answered",
     "unread": "30 connections, polls whose answers are never read; 4 MB/s in all",
     "oversized": "30 connections, chunked bodies of 1 MB; 50 MB/s in all",
     "eager": "32 connections, a poll on each as soon as the last one is answered",

@@ -63,6 +63,13 @@ var attacks = map[string]func() attack{
 		a.once = true
 		return a
 	},
+	// A new connection for every poll, as fast as they are answered.
+	"fresh": func() attack {
+		text := pollLine + common + "Connection: close\r\n\r\n"
+		a := attack{payload: []byte(text), connections: 32, bytes: 50 * megabyte, opened: 100000}
+		a.once = true
+		return a
+	},
 	// Polls whose answers are never read.
 	"unread": func() attack {
 		payload := bytes.Repeat([]byte(pollLine+common+"\r\n"), 100)
