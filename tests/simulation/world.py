@@ -173,6 +173,8 @@ class LossyDriver(Driver):
 
 
 class Simulation:
+    fleet = FLEET
+
     def __init__(self, seed: int, kill: Kill) -> None:
         self.chance = random.Random(seed)
         self.kill = kill
@@ -222,15 +224,17 @@ class Simulation:
     def make_clock(self) -> Clock:
         return VirtualClock(self.at)
 
+    def make_driver(self) -> Driver:
+        return LossyDriver(self.world, self.chance)
+
     async def start(self) -> None:
         while True:
             self.store = MortalStore(self.disk, self.kill)
-            driver = LossyDriver(self.world, self.chance)
             self.node = Node(
-                Config(fleet=FLEET, rules=RULES, identity=Identity.TARGET, limits=Limits()),
+                Config(fleet=self.fleet, rules=RULES, identity=Identity.TARGET, limits=Limits()),
                 store=self.store,
                 clock=self.make_clock(),
-                driver=driver,
+                driver=self.make_driver(),
                 new_id=self.new_id,
             )
             self.follow()
