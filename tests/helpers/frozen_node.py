@@ -30,6 +30,9 @@ class FrozenNode:
         self._told: dict[int, dict[str, Any]] = {}  # by publication: views that are not shown yet
         self._snapshot: dict[str, Any] = {}
 
+    def close(self) -> None:
+        self._writer.close()
+
     def send(self, type: str, **fields: object) -> None:
         data = msgspec.msgpack.encode({"type": type, **fields})
         self._writer.write(len(data).to_bytes(4, "big") + data)

@@ -70,6 +70,7 @@ async def taken_over(control: Control) -> AsyncIterator[FrozenNode]:
         yield hostile
     finally:
         await tasks.end()
+        hostile.close()
 
 
 async def send(node: FrozenNode, message: dict[str, Any]) -> None:
@@ -139,8 +140,9 @@ def test_a_message_beyond_the_bounds_ends_the_line_and_is_named(
             assert node.poll_index.polls("web_0") is None
             assert node.poll_index.unknown_callers.all() == []
             assert await approved(node, h2)  # others go on
-            with pytest.raises(EOFError):  # for a while, it gets no line
-                await FrozenNode("h1", *await control.dial("h1")).greet()
+            again = FrozenNode("h1", *await control.dial("h1"))
+            with contextlib.closing(again), pytest.raises(EOFError):  # for a while, it gets no line
+                await again.greet()
 
     play(body)
 
@@ -158,7 +160,7 @@ def test_a_greeting_beyond_the_bounds_is_not_answered(
     async def body() -> None:
         async with control() as node:
             hostile = FrozenNode("h1", *await control.dial("h1"))
-            with pytest.raises(EOFError):
+            with contextlib.closing(hostile), pytest.raises(EOFError):
                 await hostile.greet(**greeting)
             assert not node.store.registry.hosts["h1"].node
 

@@ -149,10 +149,10 @@ def test_a_journal_on_a_read_only_disk_is_read(
 ) -> None:
     opened = os.open
 
-    def open_read_only(path: Path, flags: int, mode: int = 0o777) -> int:
+    def open_read_only(path: Path, flags: int, mode: int = 0o777, **place: int | None) -> int:
         if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-        return opened(path, flags, mode)
+        return opened(path, flags, mode, **place)
 
     journal.close()
     monkeypatch.setattr(os, "open", open_read_only)
