@@ -910,6 +910,8 @@ class HostNodes:
         since."""
         for group in groups:
             for machine in group.machines:
+                if not machine.answered_on and not self._just_moved:
+                    continue  # as nearly always, and there may be very many
                 former = self._answered_on(machine)
                 if former and self._still_leaves(machine, former):
                     self._leaving.setdefault(former, {})[machine.name] = group.name

@@ -30,9 +30,11 @@ from forewarn.core.retiming import Correction
 from forewarn.core.time import Duration
 from forewarn.service.indexes.unknown_callers import UnknownCallers
 from forewarn.store.port import Commit, HistoryQuery, MachineSighting, PollSightings, Store
+from forewarn.support import guard
 
 SAVE_EVERY = 5.0  # seconds of guard time between two saves
 MAX_UNSAVED = 10_000  # events that machines were shown and that are not saved yet
+LOAD_SLICE = 64  # groups that are loaded before the event loop gets its turn
 MACHINES_AT_ONCE = 2_000  # that a save looks at: 100,000 have had their turn after four minutes
 
 
@@ -256,13 +258,21 @@ class PollIndex:
                 shown = sightings.shown.get(event.id)
                 if shown is not None:
                     self._sights[event.id] = _Sights(group.name, dict(shown))
-        if machines := sightings.machines:
-            for group in self._store.groups.values():
-                for machine in group.machines:
-                    sighting = machines.get(machine.name)
-                    if sighting is not None and machine.alive:
-                        self._polls[machine.name] = MachinePolls.stored(sighting)
+        names = list(self._store.groups) if sightings.machines else ()
+        for n, name in enumerate(names, 1):
+            if (present := self._store.groups.get(name)) is not None:  # it may be removed by now
+                self._load_machines(present, sightings.machines)
+            if n % LOAD_SLICE == 0:
+                await guard.pause(0)
         return sightings
+
+    def _load_machines(self, group: Group, sightings: Mapping[str, MachineSighting]) -> None:
+        for machine in group.machines:
+            sighting = sightings.get(machine.name)
+            known = self._polls.get(machine.name)
+            newer = known is not None and sighting is not None and known.last > sighting.polled
+            if sighting is not None and machine.alive and not newer:
+                self._polls[machine.name] = MachinePolls.stored(sighting)
 
     async def save_first_sightings(self, now: Now) -> None:
         """Save which machines were shown events, and nothing that can wait."""

@@ -8,14 +8,24 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
-from forewarn.core import Changes, Event, EventType, Now, decide
+from forewarn.core import Changes, Event, EventType, Group, Now, decide
 from forewarn.core import commands as c
 from forewarn.core.fleet import GroupKind, Machine
 from forewarn.core.history import RecordKind
 from forewarn.core.time import SECOND
-from forewarn.service.indexes.polls import MAX_UNSAVED, PollIndex
+from forewarn.service.indexes.polls import LOAD_SLICE, MAX_UNSAVED, PollIndex
 from forewarn.store.memory import Disk, MemoryStore
-from forewarn.store.port import Batch, Entry, HistoryQuery, PollSightings, States, StoreFailed, Work
+from forewarn.store.port import (
+    Batch,
+    Entry,
+    HistoryQuery,
+    MachineSighting,
+    PollSightings,
+    States,
+    StoreFailed,
+    Work,
+)
+from forewarn.support import guard
 
 NOW = Now(at=1_700_000_000 * SECOND)
 RAISED = c.Raise(id="A", type=EventType.REBOOT, machines=("web_0", "web_1"), by="test")
@@ -62,6 +72,32 @@ async def finish(store: MemoryStore, seconds: int) -> Event:
 
 def poll(index: PollIndex, machine: str, seconds: int) -> None:
     index.polled(machine, "web", "2020-07-01", 2, ("A",), later(seconds))
+
+
+def test_machines_of_many_groups_are_loaded_in_turns_with_whatever_else_happens() -> None:
+    async def body() -> None:
+        disk = Disk()
+        names = [f"g{n}" for n in range(3 * LOAD_SLICE)]
+        for name in names:
+            disk.groups[name] = Group(name=name, machines=(Machine(name=f"{name}_0"),))
+        sighting = MachineSighting(polled=NOW.at, version="2020-07-01", polls=1)
+        machines = {f"{name}_0": sighting for name in names}
+        disk.sightings = PollSightings(seen={}, machines=machines)
+        store = MemoryStore(disk)
+        await store.open()
+        index = PollIndex(store)
+        first, last = names[0], names[-1]
+        loading = asyncio.ensure_future(index.load())  # noqa: TID251
+        while index.polls(f"{first}_0") is None:
+            await guard.pause(0)
+        assert index.polls(f"{last}_0") is None
+        # What happens meanwhile is newer than what is loaded.
+        index.polled(f"{last}_0", last, "2020-07-01", 2, (), later(1))
+        await loading
+        polls = [index.polls(f"{name}_0") for name in names]
+        assert [p.last for p in polls if p] == [NOW.at] * (len(names) - 1) + [later(1).at]
+
+    asyncio.run(body())
 
 
 async def shown_at_start(store: MemoryStore) -> dict[str, int] | None:
