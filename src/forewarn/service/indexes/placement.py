@@ -8,15 +8,16 @@ more than it can hold.
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from forewarn.core import Event, Group, Machine, apply
 from forewarn.core.changes import Change, EventMoved, begins_attempt
-from forewarn.core.fleet import NO_CAPACITY, Capacity, Health, Host
+from forewarn.core.fleet import NO_CAPACITY, NO_SIZE, Capacity, Health, Host
 from forewarn.core.group import replaced
 from forewarn.core.registry import HostPut, Put
 from forewarn.service.indexes.apart_hosts import ApartHosts
@@ -24,6 +25,9 @@ from forewarn.store.port import States, Store
 
 MAX_OFFERED = 50  # hosts that a machine could move to and that are named at most, the best first
 RERANK = 64  # changed hosts up to which each is ranked separately instead of all again
+
+
+Rank: TypeAlias = tuple[float, int, str]  # which part of a host is taken, its machines, its name
 
 
 class Load(NamedTuple):
@@ -77,11 +81,13 @@ class Ranking:
     def __iter__(self) -> Iterator[str]:
         return (name for _, _, name in self._ranking)
 
-    def copy(self) -> Ranking:
-        copied = Ranking({})
-        copied._hosts, copied._keys = self._hosts.copy(), self._keys.copy()
-        copied._ranking = self._ranking.copy()
-        return copied
+    def without(self, names: Container[str]) -> Iterator[Rank]:
+        """Yield the ranks of all hosts but these."""
+        return (rank for rank in self._ranking if rank[2] not in names)
+
+    def get(self, name: str) -> tuple[Load, Capacity] | None:
+        """Return what a host holds, and can hold; None: there is no such host."""
+        return self._hosts.get(name)
 
     def put(self, name: str, held: Load, capacity: Capacity | None) -> None:
         """Rank a host by what it holds; without a capacity, there is no such host."""
@@ -92,17 +98,33 @@ class Ranking:
             self._keys[name] = _key(name, held, capacity)
             insort(self._ranking, self._keys[name])
 
+    def room_for(self, load: Load, name: str) -> bool:
+        found = self.get(name)
+        return found is not None and (found[1] is NO_CAPACITY or room_for(load, *found))
+
+
+class ChangedRanking(Ranking):
+    """A ranking after changes that are not committed, for which it need not be copied."""
+
+    def __init__(self, before: Ranking) -> None:
+        super().__init__({})
+        self._before = before
+
+    def __iter__(self) -> Iterator[str]:
+        others = self._before.without(self._hosts)
+        return (name for _, _, name in heapq.merge(self._ranking, others))
+
+    def get(self, name: str) -> tuple[Load, Capacity] | None:
+        return self._hosts.get(name) or self._before.get(name)
+
     def add(self, name: str, load: Load, sign: int = 1) -> None:
-        if name in self._hosts:
-            held, capacity = self._hosts[name]
+        """Count something more on a host, or less; an unknown host is left out."""
+        if (found := self.get(name)) is not None:
+            held, capacity = found
             self.put(name, held.plus(load, sign), capacity)
 
-    def room_for(self, load: Load, name: str) -> bool:
-        held, capacity = self._hosts[name]
-        return capacity is NO_CAPACITY or room_for(load, held, capacity)
 
-
-def _key(name: str, held: Load, capacity: Capacity) -> tuple[float, int, str]:
+def _key(name: str, held: Load, capacity: Capacity) -> Rank:
     full = 0 if capacity is NO_CAPACITY else fill(held, capacity)
     return full, held.machines, name
 
@@ -119,7 +141,9 @@ class Placement:
         self._store = store
         self._apart = apart
         self._events_by_host = events_by_host
-        self._present: dict[str, Load] = {}  # by host: what is on it
+        # What is on hosts. Most machines have no size, and are only counted.
+        self._machines: dict[str, int] = {}
+        self._sizes: dict[str, Load] = {}
         # By host: what is on its way there, by event and machine.
         self._coming: dict[str, dict[tuple[str, str], Load]] = {}
         self._targets: dict[str, dict[str, str]] = {}  # by machine: its targets by event
@@ -136,10 +160,14 @@ class Placement:
     def machines_changed(self, gone: Iterable[Machine], come: Iterable[Machine]) -> None:
         for machines, sign in ((gone, -1), (come, 1)):
             for machine in machines:
-                if machine.host:
-                    present = self._present.get(machine.host, NOTHING)
-                    self._present[machine.host] = present.plus(load_of(machine), sign)
-                    self._unranked.add(machine.host)
+                host = machine.host
+                if host and not machine.gone:
+                    self._unranked.add(host)
+                    self._machines[host] = self._machines.get(host, 0) + sign
+                    if machine.size is not NO_SIZE:
+                        sizes = self._sizes.get(host, NOTHING)
+                        load = load_of(machine)._replace(machines=0)
+                        self._sizes[host] = sizes.plus(load, sign)
 
     def events_changed(self, gone: Iterable[Event], come: Iterable[Event], group: Group) -> None:
         for event in gone:
@@ -181,7 +209,8 @@ class Placement:
     def forecast(self, steps: Iterable[Iterable[tuple[str, str]]]) -> list[dict[str, str]]:
         """Return where machines, each with its group, would go now if those of each step moved
         after the step before; "" if no host could take one."""
-        view = _View(self, self.ranking().copy(), self._store.registry.hosts)
+        ranking = ChangedRanking(self.ranking())
+        view = _View(self, ranking, self._store.registry.hosts)
         groups = self._store.groups
         spreads: dict[str, _Spread] = {}
         moved: dict[str, Machine] = {}
@@ -202,11 +231,12 @@ class Placement:
                 best = view.candidates(machine, spread)
                 targets[machine.name] = target = best[0] if best else ""
                 if target:
-                    view.take(machine, target, spread)
+                    ranking.add(target, load_of(machine))
+                    spread.add(machine.domain, target)
                     moved[machine.name] = msgspec.structs.replace(machine, host=target)
             for _, machine in machines:
                 if targets[machine.name]:
-                    view.ranking.add(machine.host, load_of(machine), -1)
+                    ranking.add(machine.host, load_of(machine), -1)
             result.append(targets)
         return result
 
@@ -249,7 +279,7 @@ class Placement:
 
     def held(self, host: str) -> Load:
         """Return what is on a host and on its way there."""
-        held = self._present.get(host, NOTHING)
+        held = Load(self._machines.get(host, 0)).plus(self._sizes.get(host, NOTHING))
         for load in self._coming.get(host, {}).values():
             held = held.plus(load)
         return held
@@ -325,11 +355,6 @@ class _View:
                 break
         return (best + less_suitable)[:limit]
 
-    def take(self, machine: Machine, target: str, spread: _Spread) -> None:
-        """Count a machine on its target."""
-        self.ranking.add(target, load_of(machine))
-        spread.add(machine.domain, target)
-
     def usable(self, name: str) -> bool:
         host = self.hosts.get(name)
         if host is None or name in self.planned or self._placement.planned(name):
@@ -340,8 +365,11 @@ class _View:
 class _BatchPlacement(_View):
     """The hosts as the works of one batch leave them behind, before it is committed."""
 
+    ranking: ChangedRanking
+
     def __init__(self, placement: Placement, states: States) -> None:
-        super().__init__(placement, placement.ranking().copy(), states.registry.hosts)
+        self.ranking = ChangedRanking(placement.ranking())
+        super().__init__(placement, self.ranking, states.registry.hosts)
         self.states = states
         self._committed = states.maps[-1]
         self._counted: dict[str, Group] = {}  # groups as they are counted in `ranking`
@@ -356,8 +384,9 @@ class _BatchPlacement(_View):
         self.hosts = dict(self.states.registry.hosts)
         self.hosts.update({put.host.name: put.host for put in puts if isinstance(put, HostPut)})
         groups = {n: after.get(n) or apply(self.states[n], tuple(items[n])) for n in items}
-        for name, group in {**self.states.maps[0], **groups}.items():
-            self._count(name, group)
+        for name, group in (*self.states.maps[0].items(), *groups.items()):
+            if self._counted.get(name) is not group:
+                self._count(name, group)
         targets = {
             event.id: self._kept(groups[name], event)
             for name, events in begun.items()
@@ -378,7 +407,8 @@ class _BatchPlacement(_View):
             unsuitable = event.attempt.unsuitable if event.attempt else ()
             if best := self.candidates(machine, spread, unsuitable):
                 targets[event.id][machine.name] = best[0]
-                self.take(machine, best[0], spread)
+                self.ranking.add(best[0], load_of(machine))
+                spread.add(machine.domain, best[0])
         changes, chosen = {}, {}
         for name in begun:
             changes[name] = tuple(_with_targets(change, targets) for change in items[name])
@@ -411,12 +441,13 @@ class _BatchPlacement(_View):
         if before is group:
             return
         self._counted[name] = group
-        gone, come = replaced(before.machines if before else (), group.machines)
+        if before is None or before.machines is not group.machines:
+            gone, come = replaced(before.machines if before else (), group.machines)
+            for machine in gone:
+                self.ranking.add(machine.host, load_of(machine), -1)
+            for machine in come:
+                self.ranking.add(machine.host, load_of(machine))
         past, events = replaced(before.events if before else (), group.events)
-        for machine in gone:
-            self.ranking.add(machine.host, load_of(machine), -1)
-        for machine in come:
-            self.ranking.add(machine.host, load_of(machine))
         for event in past:
             self._count_targets(event, before or group, -1)
         for event in events:
