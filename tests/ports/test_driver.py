@@ -13,7 +13,7 @@ import msgspec
 import psycopg
 import pytest
 
-from forewarn.core import EventType, Source
+from forewarn.core import EventType
 from forewarn.core.time import MINUTE, SECOND
 from forewarn.drivers.command.driver import CommandDriver
 from forewarn.drivers.command.options import Program
@@ -24,10 +24,6 @@ from forewarn.drivers.port import (
     Happened,
     Impact,
     NotYet,
-    Ok,
-    Task,
-    TaskMachine,
-    Veto,
 )
 from forewarn.drivers.simulated import (
     KEPT_IMPACTS,
@@ -39,14 +35,14 @@ from forewarn.drivers.simulated import (
 )
 from forewarn.store.postgres import database
 from forewarn.store.postgres.impacts import Impacts
+from forewarn.testing.drivers import START, DriverContract, DriverPlace, task
 from helpers import postgres
 from helpers.paths import HELPERS
 
-START = 1_800_000_000 * SECOND
 PRETENDING = HELPERS / "driver_program.py"
 
 
-class Place:
+class Place(DriverPlace):
     """Where things happen to pretended machines, and a driver for it."""
 
     def __init__(self, kind: str, directory: Path) -> None:
@@ -78,7 +74,7 @@ class Place:
 
     def impacts(self) -> int:
         if self._kind == "memory":
-            return int(self._world is not None and self._world.impact("E") is not None)
+            return int(self._world is not None and self._world.impact(task().event) is not None)
         if self._kind == "postgres":
             with psycopg.connect(self._url) as connection:
                 rows = connection.execute("SELECT 1 FROM impacts WHERE impact IS NOT NULL")
@@ -99,21 +95,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     place.close()
 
 
-def task(
-    type: EventType = EventType.REBOOT, *, after: int = 0, attempt: int = 1, fence: int = 0
-) -> Task:
-    return Task(
-        event="E",
-        group="web",
-        type=type,
-        source=Source.PLATFORM,
-        machines=(TaskMachine("web_0", "a", target="b"),),
-        known_hosts=frozenset("ab"),
-        attempt=attempt,
-        fence=fence or attempt,
-        started_at=START,
-        now=START + after,
-    )
+class TestEveryDriver(DriverContract):
+    """With the places above."""
 
 
 @pytest.mark.parametrize(
@@ -140,15 +123,6 @@ def test_an_event_has_its_impact_at_once_and_is_done_after_its_duration(
         assert begun.at == START + lasts
         assert place.impacts() == 1
         assert isinstance(await driver.perform(task(type, after=lasts, attempt=2)), Done)
-        assert place.impacts() == 1
-
-    asyncio.run(body())
-
-
-def test_a_repeated_task_has_no_second_impact_even_after_a_crash(place: Place) -> None:
-    async def body() -> None:
-        await place.driver().perform(task())
-        await place.driver().perform(task(after=MINUTE, attempt=2))
         assert place.impacts() == 1
 
     asyncio.run(body())
@@ -197,17 +171,6 @@ def test_a_redeploy_moves_the_machine_to_another_host(place: Place) -> None:
     asyncio.run(body())
 
 
-def test_a_task_without_machines_is_vetoed(place: Place) -> None:
-    async def body() -> None:
-        driver = place.driver()
-        assert await driver.check(task()) == Ok()
-        nobody = msgspec.structs.replace(task(), machines=())
-        assert isinstance(await driver.check(nobody), Veto)
-        assert place.impacts() == 0
-
-    asyncio.run(body())
-
-
 def test_a_world_remembers_what_was_done_to_whom_and_when_it_was_done_first(tmp_path: Path) -> None:
     async def body() -> None:
         for after, attempt in ((0, 1), (MINUTE, 2)):
@@ -215,7 +178,7 @@ def test_a_world_remembers_what_was_done_to_whom_and_when_it_was_done_first(tmp_
             await SimulatedDriver(world, lambda duration: duration).perform(
                 task(after=after, attempt=attempt)
             )
-            impact = world.impact("E")
+            impact = world.impact(task().event)
             assert impact is not None
             assert (impact.machines, impact.type) == (("web_0",), "Reboot")
             assert impact.t == START / SECOND

@@ -241,5 +241,9 @@ class Driver(ABC):
         del options
         return False
 
-    def close(self) -> None:  # noqa: B027 - most drivers have nothing to close
-        """Release what the driver holds. It is not called any more."""
+    async def open(self) -> None:  # noqa: B027 - most drivers have nothing to open
+        """Connect, before the first call of another method but `problem` and `reload`. If it
+        raises, this control node does not decide. Hosts that cannot be reached are no reason."""
+
+    async def aclose(self) -> None:  # noqa: B027
+        """Release what the driver holds, opened or not. It is not called any more."""

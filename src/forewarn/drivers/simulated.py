@@ -229,7 +229,7 @@ class SimulatedDriver(Driver):
         if course is not None:
             self._courses[event] = course
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         self._journal.close()
 
     async def check(self, task: Task) -> Checked:

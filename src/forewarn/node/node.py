@@ -281,8 +281,9 @@ class Node(Component):
         )
         open_attempts = OpenAttempts(self.scheduler, self.ledger, self.feed.report)
         driver = self.driver = self._driver or make_driver(
-            *(config, store, trace, self._stack), open_attempts.report
+            *(config, store, trace), open_attempts.report
         )
+        self._stack.push_async_callback(driver.aclose)
         tasks = self._tasks = guard.Tasks(_log_failed_task)
         self._stack.push_async_callback(tasks.end)
         self.executor = Executor(
@@ -414,6 +415,7 @@ class Node(Component):
         if self.trace:
             record_reach(self.trace, self.apart_hosts, self.writer.now)
         self.returns.load()
+        await self.driver.open()
         # Before anything new starts, so that nothing is resumed twice.
         self.executor.resume(restored)
         await apply_fleet(config, self.fleet_apply, self.machine_index)

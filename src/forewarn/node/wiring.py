@@ -72,7 +72,6 @@ def make_driver(
     config: Config,
     store: Store,
     trace: EventTrace | None,
-    stack: AsyncExitStack,
     on_progress: Callable[[str, str], None],
 ) -> Driver:
     def file(suffix: str) -> Path | None:
@@ -92,9 +91,7 @@ def make_driver(
         watch_lease=store.leadership.watch if store.leadership else None,
         shared_impacts=lambda: shared_impacts(config.state),
     )
-    driver = registry.make(config.driver, context)
-    stack.callback(driver.close)
-    return driver
+    return registry.make(config.driver, context)
 
 
 def record_reach(trace: EventTrace, hosts: ApartHosts, now: Callable[[], Now]) -> None:

@@ -210,8 +210,8 @@ def test_a_late_call_of_the_last_leader_is_refused_by_the_simulated_machines(url
             second.may_go_on.set()
             await until_async(lambda: impacts(url) == 1)
             assert not second.refusals
-        first.close()
-        second.close()
+        await first.aclose()
+        await second.aclose()
 
     run(body())
 

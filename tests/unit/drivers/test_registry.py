@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -112,8 +113,85 @@ def test_the_simulated_driver_is_the_default(tmp_path: Path) -> None:
         DriverConfig(), DriverContext(lambda suffix: tmp_path / f"state.db.{suffix}")
     )
     assert isinstance(driver, SimulatedDriver)
-    driver.close()
+    asyncio.run(driver.aclose())
     assert (tmp_path / "state.db.impacts").exists()
+
+
+CONTRACT = """
+import json
+from pathlib import Path
+
+import pytest
+from rack_driver import DRIVER, RackDriver, RackOptions
+
+from forewarn.drivers.port import Done, DriverContext, Happened, NotYet, Ok, Veto
+from forewarn.testing.drivers import DriverContract, DriverPlace
+
+
+class Rack(RackDriver):
+    \"\"\"Keeps what it has done in its log.\"\"\"
+
+    opened = False
+
+    async def open(self):
+        self.opened = True
+
+    async def check(self, task):
+        return Ok() if task.machines else Veto("no machine")
+
+    async def observe(self, task):
+        return Happened() if self.is_done() else NotYet()
+
+    async def perform(self, task):
+        assert self.opened
+        return Done() if self.is_done() else await super().perform(task)
+
+    def is_done(self):
+        return Path(self.options.log).exists()
+
+
+class Forgetful(Rack):
+    def is_done(self):
+        return False
+
+
+class Place(DriverPlace):
+    def __init__(self, kind, log):
+        self.kind, self.log = kind, log
+
+    def driver(self):
+        options = RackOptions(url="http://rack", log=str(self.log))
+        return self.kind(options, DriverContext())
+
+    def impacts(self):
+        return len(self.log.read_text().splitlines()) if self.log.exists() else 0
+
+
+class TestRack(DriverContract):
+    @pytest.fixture
+    def place(self, tmp_path):
+        return Place(Rack, tmp_path / "log")
+
+
+class TestForgetful(DriverContract):
+    @pytest.fixture
+    def place(self, tmp_path):
+        return Place(Forgetful, tmp_path / "log")
+"""
+
+
+def test_the_contract_of_drivers_finds_what_is_wrong_with_one_elsewhere(installed: Path) -> None:
+    (installed.parent / "test_rack.py").write_text(CONTRACT)
+    printed = run(
+        installed, "import pytest; pytest.main(['-q', '-rfE', '-p', 'no:cacheprovider', '.'])"
+    )
+    failed = {line.split(" ")[1] for line in printed.splitlines() if line.startswith("FAILED")}
+    assert failed == {
+        "test_rack.py::TestForgetful::test_a_driver_knows_after_a_crash_what_was_carried_out",
+        "test_rack.py::TestForgetful::test_a_repeated_task_disturbs_nothing_a_second_time",
+        "test_rack.py::TestForgetful::test_a_machine_moves_to_its_target_or_the_driver_says_where_it_is",
+    }
+    assert "9 passed" in printed
 
 
 def test_an_unknown_driver_is_refused_with_those_there_are(installed: Path) -> None:

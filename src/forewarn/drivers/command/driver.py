@@ -129,7 +129,7 @@ class CommandDriver(Driver):
         self._slots.resize(self._program.max_at_once)
         return True
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         if self._guardian is not None:
             self._guardian.close()
 
