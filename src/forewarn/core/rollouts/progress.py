@@ -159,6 +159,18 @@ class LaneProgress(msgspec.Struct, frozen=True, kw_only=True):
         if busy.step.action is Action.EVACUATION:
             what = "the live migrations of its machines are"
         match busy.state:
+            case StepState.STARTED if waiting := [e.waiting for e in events if e.waiting]:
+                machines = dict.fromkeys(name for wait in waiting for name in wait.machines)
+                return Wait(
+                    kind=WaitKind.EVENT,
+                    lane=name,
+                    reason="waiting for machines to come back",
+                    message=f"{step_text(busy.step)}: waiting for {listing(list(machines))} to poll"
+                    " again",
+                    since=max(wait.since for wait in waiting),
+                    unblocked_by="its machines, by polling, or an operator, by finishing the event",
+                    events=ids,
+                )
             case StepState.STARTED:
                 failed = busy.failed_at is not None
                 return Wait(

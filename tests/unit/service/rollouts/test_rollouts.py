@@ -1393,6 +1393,8 @@ def test_a_machine_that_is_not_back_pauses_a_rollout_before_its_next_wave() -> N
         (event,) = active(service)
         service.clock.advance("9m")
         assert event.id in {e.id for e in active(service)}
+        service.clock.advance("2m")
+        assert f"waiting for {event.resources[0]} to poll again" in waits(service, id)
         service.clock.advance("1h")
         assert state(service, id) == "paused"
         assert waits(service, id).count(event.resources[0]) == 1
