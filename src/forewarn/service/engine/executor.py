@@ -52,7 +52,7 @@ RETRY_AFTER = 1.0  # seconds of guard time before an answer that could not be st
 # Seconds of guard time after a take-over before attempts of the last leader are touched: by then it
 # has ended its programs, unless it stands still.
 HANDOVER = 5.0
-MAX_ALTERNATIVES = 10  # hosts beside its target that are named for a machine
+MAX_ALTERNATIVES = 3  # hosts beside its target that are named for a machine
 
 log = logger("forewarn")
 

@@ -98,9 +98,11 @@ class Ranking:
             self._keys[name] = _key(name, held, capacity)
             insort(self._ranking, self._keys[name])
 
-    def room_for(self, load: Load, name: str) -> bool:
-        found = self.get(name)
-        return found is not None and (found[1] is NO_CAPACITY or room_for(load, *found))
+    def room_for(self, load: Load, host: Host) -> bool:
+        if host.capacity is NO_CAPACITY:
+            return True
+        found = self.get(host.name)
+        return found is not None and room_for(load, *found)
 
 
 class ChangedRanking(Ranking):
@@ -346,9 +348,9 @@ class _View:
         best: list[str] = []
         less_suitable: list[str] = []
         for name in self.ranking:
-            if name == machine.host or name in taken or name in without:
+            if name == machine.host or name in taken or name in without or not self.usable(name):
                 continue
-            if not self.usable(name) or not self.ranking.room_for(load, name):
+            if not self.ranking.room_for(load, self.hosts[name]):
                 continue
             (less_suitable if name in clashing else best).append(name)
             if len(best) == limit:
@@ -381,8 +383,9 @@ class _BatchPlacement(_View):
         after: Mapping[str, Group],
         puts: Sequence[Put],
     ) -> tuple[dict[str, tuple[Change, ...]], dict[str, Group]]:
-        self.hosts = dict(self.states.registry.hosts)
-        self.hosts.update({put.host.name: put.host for put in puts if isinstance(put, HostPut)})
+        self.hosts = self.states.registry.hosts
+        if changed := {put.host.name: put.host for put in puts if isinstance(put, HostPut)}:
+            self.hosts = {**self.hosts, **changed}
         groups = {n: after.get(n) or apply(self.states[n], tuple(items[n])) for n in items}
         for name, group in (*self.states.maps[0].items(), *groups.items()):
             if self._counted.get(name) is not group:
