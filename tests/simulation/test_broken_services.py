@@ -374,7 +374,7 @@ def waits_for_machines(patch: pytest.MonkeyPatch) -> None:
         name: replace(define, policy=replace(define.policy, back_within=HOUR))
         for name, define in world.FLEET.groups.items()
     }
-    patch.setattr(world, "FLEET", replace(world.FLEET, groups=groups))
+    patch.setattr(Simulation, "fleet", replace(world.FLEET, groups=groups))
     patch.setattr(world, "RULES", replace(world.RULES, until_heard=True))
 
 
