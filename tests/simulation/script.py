@@ -56,9 +56,12 @@ class Script:
             await sim.restart(away)
 
     async def let_go(self) -> None:
-        """As operators do in the end: halts are released, windows are no longer needed, and the
-        maintenance of a host to which a machine has come that was not warned is called off."""
+        """As operators do in the end: a host is repaired if there is none to move to, halts are
+        released, windows are no longer needed, and the maintenance of a host to which a machine has
+        come that was not warned is called off."""
         node = self.sim.node
+        if not any(host.healthy for host in self.sim.store.registry.hosts.values()):
+            await self.operate(node.hosts.repair(self.sim.chance.choice(HOSTS), "operator"))
         for halt in list(self.sim.store.registry.halts):
             await self.operate(node.halts.release(halt, "operator"))
         for name in list(self.sim.store.registry.configurations):
