@@ -60,8 +60,10 @@ class Script:
         released, windows are no longer needed, and the maintenance of a host to which a machine has
         come that was not warned is called off."""
         node = self.sim.node
-        if not any(host.healthy for host in self.sim.store.registry.hosts.values()):
-            await self.operate(node.hosts.repair(self.sim.chance.choice(HOSTS), "operator"))
+        hosts = self.sim.store.registry.hosts.values()
+        if not any(host.healthy and not node.hosts.events_about(host.name) for host in hosts):
+            for host in [host.name for host in hosts if not host.healthy][:1]:
+                await self.operate(node.hosts.repair(host, "operator"))
         for halt in list(self.sim.store.registry.halts):
             await self.operate(node.halts.release(halt, "operator"))
         for name in list(self.sim.store.registry.configurations):
