@@ -27,11 +27,17 @@ def accused(trace: list[Line], seed: int) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("seed", [3, 8])  # without gaps, both are accused
+def recorded(seed: int) -> list[Line]:
+    return asyncio.run(OwnScript(seed, Kill(20, often=True)).run(150)).trace
+
+
+@pytest.mark.parametrize("seed", [3, 8])
 def test_nothing_is_found_in_what_a_killed_service_has_recorded(seed: int) -> None:
-    trace = asyncio.run(OwnScript(seed, Kill(20, often=True)).run(150)).trace
-    assert not judge([line for line in trace if line["kind"] != "gap"]).ok
-    assert accused(trace, seed) == []
+    assert accused(recorded(seed), seed) == []
+
+
+def test_a_killed_service_is_accused_if_its_recording_does_not_say_where_it_was_cut() -> None:
+    assert not judge([line for line in recorded(8) if line["kind"] != "gap"]).ok
 
 
 @pytest.mark.parametrize("seed", range(1, 7))

@@ -21,7 +21,7 @@ from forewarn.control.routes import history as history_routes
 from forewarn.core import Event, EventType, Group, Refused, apply
 from forewarn.core import commands as c
 from forewarn.core.access import Role, Token
-from forewarn.core.fleet import Enrollment, Host
+from forewarn.core.fleet import Enrollment, Host, OverWhen, Policy
 from forewarn.core.halts import Halt
 from forewarn.core.history import HistoryWriter, Record, RecordKind
 from forewarn.core.registry import (
@@ -208,6 +208,16 @@ def test_each_kind_of_record_comes_about_once_in_a_real_service(stored: Service)
     labelled = msgspec.structs.replace(define, labels={"tier": "1"})
     submit(service, "jump", labelled)
     submit(service, "jump", msgspec.structs.replace(labelled, machines=()))
+    # An event that waits for its machine, which is back only after it is over.
+    service.machine("late")
+    submit(service, "late", c.SetPolicy(policy=Policy(over_when=OverWhen.HEARD), by="test"))
+    for _ in range(2):
+        service.get("late")
+        service.clock.advance("1m")
+    service.approve("late", service.schedule("Reboot", "late"))
+    service.clock.advance("30m")
+    service.get("late")
+    service._session.settle()
     # Hosts and rollouts.
     for verb in (
         node.hosts.degrade,

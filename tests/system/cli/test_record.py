@@ -137,22 +137,22 @@ def test_wrong_usage_is_exit_code_2_and_writes_nothing(
     assert not path.exists()
 
 
-def test_a_thread_is_judged_and_made_a_scenario_of_standard_input(tmp_path: Path) -> None:
-    thread = (
-        'we saw {"DocumentIncarnation":192,"Events":[{"EventId":"28512AF7-C957-4500-9BC4-'
+def test_a_document_is_judged_and_made_a_scenario_of_standard_input(tmp_path: Path) -> None:
+    document = (
+        '{"DocumentIncarnation":192,"Events":[{"EventId":"28512AF7-C957-4500-9BC4-'
         '842D6FB531E4","EventStatus":"Scheduled","EventType":"Reboot","ResourceType":'
         '"VirtualMachine","Resources":["sample_4"],"NotBefore":"Wed, 24 Jan 2018 21:20:44 GMT"}]}'
     )
     runner = CliRunner()
-    (text := tmp_path / "thread.txt").write_text(thread)
+    (text := tmp_path / "document.json").write_text(document)
     judged = runner.invoke(app, ["conformance", str(text)])
     assert judged.exit_code == 0, judged.output
     assert "no promise broken (1 exchange, 0 machines, 1 event, 0 impacts)" in judged.output
-    made = runner.invoke(app, ["scenario", "from", "-"], input=thread)
+    made = runner.invoke(app, ["scenario", "from", "-"], input=document)
     assert made.exit_code == 0
     assert "machine: sample_4" in made.output
-    assert "note: line 1: " in made.output
+    assert "note: document 1 (line 1): " in made.output
     text.write_text("nothing")
     refused = runner.invoke(app, ["scenario", "from", str(text)])
     assert refused.exit_code == 1
-    assert "thread.txt: " in refused.output
+    assert "document.json: " in refused.output

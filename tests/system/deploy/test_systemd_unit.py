@@ -13,7 +13,7 @@ from helpers.clean_root import needed
 from helpers.notify_socket import NotifySocket
 from helpers.paths import HELPERS, ROOT
 from helpers.serve_process import running_service, write_settings
-from helpers.waiting import LIMIT
+from helpers.waiting import LIMIT, until
 
 UNIT = ROOT / "deploy/systemd/forewarn.service"
 CONFINED = [sys.executable, str(HELPERS / "systemd_sandbox.py"), str(UNIT)]
@@ -54,6 +54,7 @@ def test_the_service_works_within_the_sandbox_of_its_unit(tmp_path: Path) -> Non
         event = service.post("/v1/events", {"type": "Reboot", "machines": ["web-0"]})["id"]
         assert [one["EventId"] for one in service.poll()["Events"]] == [event]
         service.post(f"/v1/events/{event}/approve")
+        until(lambda: service.poll()["Events"] == [])  # the machine is back
         service.wait_for(f"/v1/events/{event}", status="Finished")
         carried = (tmp_path / "carried").read_text()
         for name in ("NOTIFY_SOCKET", "LISTEN_", "WATCHDOG_"):
