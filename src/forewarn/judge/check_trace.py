@@ -105,7 +105,7 @@ class _TraceJudge:
         pauses = Pauses(trace)
         timing = Timing(trace, gaps, approvals, pauses, joints, findings)
         timing.judge(trace.impacts, sightings, facts, course.delisted())
-        host_maintenance = HostMaintenance(trace, self._order, approvals, pauses, findings)
+        host_maintenance = HostMaintenance(trace, self._order, gaps, approvals, pauses, findings)
         host_maintenance.judge(joints, sightings, trace.impacts, facts)
         couplings.judge(trace.impacts)
         windows.judge(sightings, trace.impacts, findings)

@@ -6,11 +6,13 @@ an event that was withdrawn, is not needed.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 
 from .approvals import EarliestApprovals
 from .facts import Facts
 from .findings import Findings
 from .fleet import RECORD_SLACK
+from .gaps import Gaps
 from .joints import Joints
 from .order import TOLERANCE, Order
 from .pauses import Pauses
@@ -33,11 +35,13 @@ class HostMaintenance:
         self,
         trace: Trace,
         order: Order,
+        gaps: Gaps,
         approvals: EarliestApprovals,
         pauses: Pauses,
         findings: Findings,
     ) -> None:
         self._order = order
+        self._gaps = gaps
         self._approvals = approvals
         self._pauses = pauses
         self._findings = findings
@@ -45,6 +49,7 @@ class HostMaintenance:
         self._slack = 0.0 if trace.complete else RECORD_SLACK
         self._postponed = trace.postponed
         self._moves = trace.moves
+        self._recorded = trace.recorded
 
     def judge(
         self, joints: Joints, sightings: Sightings, impacts: Iterable[Impact], facts: Facts
@@ -61,7 +66,7 @@ class HostMaintenance:
                 self._judge_approvals(ids, due, sightings, impact_times)
 
     def _not_before(self, ids: _Ids, facts: Facts) -> int | None:
-        """Return the common NotBefore; report if there are two."""
+        """Return the common NotBefore; report if there are two. None: it is not known."""
         times: dict[str, int] = {}
         for id in ids:
             facts_of_event = facts.events.get(id)
@@ -70,6 +75,8 @@ class HostMaintenance:
         if not self._postponed.keys().isdisjoint(ids):
             # One that was withdrawn before the others were postponed has kept its time.
             times = {id: t for id, t in times.items() if "withdraw" not in self._moves.get(id, ())}
+            if self._may_hide_postponement(ids):
+                return None
         if len(set(times.values())) > 1:
             first, *others = times
             other = next(id for id in others if times[id] != times[first])
@@ -79,6 +86,14 @@ class HostMaintenance:
             self._findings.add("joint-not-before", message, t=seen, event=other, group=group)
             return None
         return next(iter(times.values()), None)
+
+    def _may_hide_postponement(self, ids: _Ids) -> bool:
+        """Return whether the lines of all of them about a postponement may not have been written:
+        it is one commit, and a line for each."""
+        recorded = [event for id in ids if (event := self._recorded.get(id)) is not None]
+        begin = min((event.raised for event in recorded if event.raised is not None), default=0.0)
+        end = min((event.started for event in recorded if event.started is not None), default=inf)
+        return self._gaps.hide(begin, end)
 
     def _judge_start(
         self, ids: _Ids, sightings: Sightings, impact_times: Mapping[str, float]
