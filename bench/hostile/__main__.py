@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 
 from bench.hostile import report
 from bench.hostile.attacks import ATTACKS, SHAPED, VICTIMS, Beside, measured
@@ -29,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="to see that it works")
     parser.add_argument("--only", choices=[*ATTACKS, *SHAPED], help="one attack, not written down")
     given = parser.parse_args(argv)
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave no server behind
     try:
         processes.prepare()
         with tempfile.TemporaryDirectory(prefix="bench-hostile-") as scratch:
@@ -39,10 +38,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.exit(f"bench: {failure}")
     except KeyboardInterrupt:
         sys.exit("bench: stopped")
-
-
-def _stop(number: int, _: FrameType | None) -> None:
-    sys.exit(128 + number)
 
 
 def _measure(only: str | None, quick: bool, scratch: Path) -> None:

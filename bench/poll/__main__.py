@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from bench.poll import processes, report, scenarios, tools
@@ -44,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", choices=SCENARIOS, help="one scenario, which is not written down")
     parser.add_argument("--renew", action="store_true", help="with --only: write it down")
     said = parser.parse_args(argv)
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave no server behind
     try:
         keep = not said.quick and (said.renew or not said.only)
         _measure(QUICK if said.quick else Plan(), said.only, keep=keep)
@@ -52,10 +51,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.exit(f"bench: {failure}")
     except KeyboardInterrupt:
         sys.exit("bench: stopped")
-
-
-def _stop(number: int, _: FrameType | None) -> None:
-    sys.exit(128 + number)
 
 
 def _measure(plan: Plan, only: str | None, *, keep: bool) -> None:
