@@ -43,7 +43,7 @@ class Placement(enum.Enum):
 
 
 class OverWhen(enum.Enum):
-    """When an event is over that its driver has carried out."""
+    """When to end an event that its driver has carried out."""
 
     CARRIED_OUT = "carried-out"
     HEARD = "heard"  # once its machines have polled again

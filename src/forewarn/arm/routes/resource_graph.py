@@ -49,9 +49,9 @@ async def query_resources(request: Request) -> Answer:
     if not isinstance(text, str) or body.get("managementGroups"):
         raise _invalid("expected a query of subscriptions, not of management groups")
     if not isinstance(options, dict) or not isinstance(subscriptions, list | None):
-        raise _invalid("expected options that are an object, and subscriptions that are a list")
+        raise _invalid("options must be an object, and subscriptions a list")
     if body.get("facets"):
-        raise _invalid("facets are not offered")
+        raise _invalid("facets are not supported")
     steps = _steps(text)
     size = min(_number(options.get("$top"), MAX_ROWS), MAX_ROWS)
     start = _number(options.get("$skipToken"), _number(options.get("$skip"), 0))
@@ -133,7 +133,7 @@ def _step(tokens: list[str]) -> tuple[str, Any]:
         case [operator], [number] if operator in _COUNTED and re.fullmatch("[0-9]{1,9}", number):
             return operator, int(number)
     raise _invalid(
-        f"'{_shown(tokens)}' is not offered; expected 'where' with comparisons that are joined"
+        f"'{_shown(tokens)}' is not supported; expected 'where' with comparisons that are joined"
         f" with 'and', or one of {', '.join(_COUNTED)} with a number"
     )
 
@@ -180,8 +180,8 @@ def _condition(tokens: list[str]) -> Condition:
             folded = {text.lower() for text in _literals(texts)}
             return lambda row: value(row).lower() in folded
     raise _invalid(
-        f"'{_shown(tokens)}' is not offered; expected a comparison of {', '.join(COLUMNS[:-1])} or"
-        f" tags.NAME by {', '.join(_COMPARISONS)}, in or in~ with a text in quotes"
+        f"'{_shown(tokens)}' is not supported; expected a comparison of {', '.join(COLUMNS[:-1])}"
+        f" or tags.NAME by {', '.join(_COMPARISONS)}, in or in~ with a text in quotes"
     )
 
 

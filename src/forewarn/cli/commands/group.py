@@ -253,7 +253,7 @@ def policy(
     over_when: Annotated[
         str | None,
         typer.Option(
-            help="When an event is over that was carried out: 'heard' (once its machines have"
+            help="When to end an event that was carried out: 'heard' (once its machines have"
             " polled again), 'carried-out' (at once), or 'default'.",
             autocompletion=completion.some_of("heard", "carried-out", "default"),
         ),

@@ -167,7 +167,7 @@ class Group(msgspec.Struct, kw_only=True):
     over_when: Annotated[
         w.OverWhenName | None,
         doc(
-            "When an event is over that was carried out: once its machines have polled again"
+            "When to end an event that was carried out: once its machines have polled again"
             " (`heard`), or at once (`carried-out`); null: as the service does it."
         ),
     ] = None
@@ -628,7 +628,7 @@ class PolicyRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     over_when: Annotated[
         w.OverWhenName | msgspec.UnsetType | None,
         doc(
-            "When an event is over that was carried out: once its machines have polled again"
+            "When to end an event that was carried out: once its machines have polled again"
             " (`heard`), or at once (`carried-out`); null: as the service does it."
         ),
     ] = msgspec.UNSET

@@ -181,7 +181,7 @@ class PolicyEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit
     over_when: Annotated[
         OverWhen | None,
         _meta(
-            "When an event is over that was carried out: heard (once its machines have polled"
+            "When to end an event that was carried out: heard (once its machines have polled"
             " again) or carried-out (at once). By default heard, and carried-out in forewarn dev."
         ),
     ] = None
