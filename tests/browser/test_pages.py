@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
+from forewarn.drivers.port import Again, Performed, Running, Task
+from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.testing import Service
 from helpers.browser import portal
 from helpers.token_api import Api
@@ -23,9 +25,18 @@ groups:
 """
 
 
+class ReportingDriver(SimulatedDriver):
+    """Says how far it is."""
+
+    async def perform(self, task: Task) -> Performed:
+        done = await super().perform(task)
+        return Running(done.at - task.now, "63 %") if isinstance(done, Again) else done
+
+
 @pytest.fixture
 def service() -> Iterator[Service]:
-    with Service(FLEET, sockets=True) as service:
+    driver = ReportingDriver(ImpactJournal(), lambda duration: duration)
+    with Service(FLEET, sockets=True, driver=driver) as service:
         yield service
 
 
@@ -65,7 +76,7 @@ def test_a_host_leads_to_its_machines_and_these_to_their_group_and_history(
 def test_the_life_of_an_event_is_a_table_with_marks_on_a_line(
     browser: Browser, service: Service
 ) -> None:
-    event = service.schedule("Reboot", "web_0")
+    event = service.schedule("Redeploy", "web_0")
     service.clock.advance("5m")
     service.document("web_1")
     with portal(browser, service, f"/events/{event.id}") as page:
@@ -74,13 +85,17 @@ def test_the_life_of_an_event_is_a_table_with_marks_on_a_line(
         expect(heads).to_have_text(["Announced", "First seen", "NotBefore"])
         expect(timeline.get_by_role("row").nth(2)).to_contain_text("5 min")
         expect(timeline.locator("circle.ahead")).to_have_count(1)
+        machines = page.get_by_role("table").filter(has_text="First shown")
         service.approve("web_1", event)
+        expect(machines.get_by_role("row").nth(1).get_by_role("link")).to_have_text(
+            ["web_0", "host-b"]
+        )
+        expect(page.locator(".explanation")).to_contain_text("63 %")
         service.clock.advance("11m")
         expect(heads).to_have_text(
             ["Announced", "First seen", "Approved", "Started", "NotBefore", "Ended"]
         )
         expect(timeline.locator("circle.ahead")).to_have_count(0)
-        machines = page.get_by_role("table").filter(has_text="First shown")
         expect(machines.get_by_role("row").nth(1)).to_contain_text("not before it started")
         records = page.get_by_role("table").filter(has_text="What has happened")
         expect(records).to_contain_text("not shown before to web_0")
