@@ -8,7 +8,8 @@
                                   `forewarn dev` on free ports, which later commands are given
 
 What is shown is compared with what comes: ids, times and ports are any, `…` is whatever there is,
-and where nothing is shown nothing is compared. Anything else in a page is refused.
+and where nothing is shown nothing is compared. A later command that names an id of the page is
+given the one that came in its place. Anything else in a page is refused.
 How it is found out what differs is here; which pages there are is in test_tutorial.py.
 """
 
@@ -34,6 +35,7 @@ from helpers.waiting import LIMIT
 FILES = ("python", "yaml", "json", "toml", "text", "ini")
 # Plug-ins that happen to be installed here, which say and cost more than they matter.
 UNUSED_PLUGINS = ("cacheprovider", "schemathesis", "faker", "hypothesispytest")
+ID = re.compile(r"\b[0-9A-F]{8}\b")  # all of a short one, the beginning of a long one
 PORTS = ("8169", "8170")  # of `forewarn dev`, as pages name them
 IMPORTS = ("import ", "from ")
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -41,7 +43,7 @@ FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.DOTALL | re.
 # What is never the same twice. Applied to what is shown and to what comes.
 ANY = (
     (re.compile(r"\b[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}\b"), "<id>"),
-    (re.compile(r"\b[0-9A-F]{8}\b"), "<id>"),
+    (ID, "<id>"),
     (re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"), "<time>"),
     (re.compile(r"\b\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT"), "<time>"),
     (re.compile(r"(\b127\.\d+\.\d+\.\d+|localhost):\d+"), r"\1:<port>"),
@@ -84,6 +86,7 @@ class Reader:
         self._tests: list[str] = []
         self._services: list[Running] = []
         self._ports: dict[str, str] = {}
+        self._ids: dict[str, str] = {}
         self._env = {
             "PATH": f"{forked_bin()}:{path or Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(room),
@@ -150,6 +153,7 @@ class Reader:
     def _run(self, command: str, shown: str | None, status: int) -> None:
         for port, real in self._ports.items():
             command = command.replace(f":{port}", f":{real}")
+        command = ID.sub(lambda id: self._ids.get(id[0], id[0]), command)
         with subprocess.Popen(
             ["bash", "-c", command],
             cwd=self.room,
@@ -170,6 +174,7 @@ class Reader:
             raise Broken(f"$ {command}\nexits with {process.returncode}, not {status}:\n{said}")
         if shown is not None and (missing := differs(shown, said)):
             raise Broken(f"$ {command}\nshould say\n{missing}\nand says\n{said}")
+        self._ids |= ids(shown or "", said)
 
     def _start(self, body: str) -> None:
         [(command, shown)] = commands(body)
@@ -222,6 +227,13 @@ def differs(shown: str, said: str) -> str:
     if at < len(came) and not skipping:
         return f"nothing after that, but {came[at]!r}"
     return ""
+
+
+def ids(shown: str, said: str) -> dict[str, str]:
+    """The ids of a page, and those that came in the same lines."""
+    came = {plain(line): ID.findall(line) for line in said.splitlines()}
+    lines = ((ID.findall(line), came.get(plain(line), [])) for line in shown.splitlines())
+    return {old: new for olds, news in lines for old, new in zip(olds, news, strict=False)}
 
 
 def plain(line: str) -> str:

@@ -12,7 +12,7 @@ import yaml
 
 from forewarn.service.faults.kinds import FaultKind
 from forewarn.testing import scenarios
-from helpers.doc_snippets import Broken, Reader, blocks, commands, differs, edited
+from helpers.doc_snippets import Broken, Reader, blocks, commands, differs, edited, ids
 from helpers.netns import require
 from helpers.paths import ROOT
 
@@ -20,6 +20,8 @@ DOCS = ROOT / "docs" / "test"
 TUTORIAL = DOCS / "tutorial.md"
 EXAMPLE = ROOT / "examples" / "tutorial"
 PAGES = (
+    "../operate/two-hosts.md",
+    "spot-eviction.md",
     "howto/pytest.md",
     "howto/unittest.md",
     "coming-from/microsoft-mock.md",
@@ -132,6 +134,10 @@ def test_other_differences_from_the_page_are_found() -> None:
     assert differs("2 passed in 0.12s", "3 passed in 0.12s") == "2 passed in 0.12s"
     assert differs("Reboot 0B643F63 of web_0", "Reboot 0B643F63 of web_1")
     assert "'more'" in differs("…\nlast", "one\nlast\nmore")
+
+
+def test_an_id_of_a_page_stands_for_the_one_that_came() -> None:
+    assert ids("…\nevent 12345678  web_0", "new\nevent AB0CE559 web_0") == {"12345678": "AB0CE559"}
 
 
 def test_an_edit_takes_the_place_of_what_has_its_name() -> None:

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 import typer.main
 
-from forewarn.agent.config import read as agent_reading
 from forewarn.arm import app as arm_app
 from forewarn.arm import paging as arm_paging
 from forewarn.arm.routes import scheduled_events
@@ -275,15 +274,6 @@ def test_the_readmes_client_prepares_and_approves(
         exec(_in_readme("python", "import Client"), {"prepare_for": prepare_for})
     assert [getattr(event, "id", None) for event in poll_report] == [event.id for event in raised]
     assert raised[0].status == "Started"
-
-
-def test_the_readmes_agent_is_configured_like_that(tmp_path: Path) -> None:
-    file = tmp_path / "agent.toml"
-    file.write_text(_in_readme("toml", "[[rule]]"))
-    assert [rule.name for rule in agent_reading.read(file).rules] == [
-        "short freezes",
-        "whatever stops me",
-    ]
 
 
 def _in_readme(language: str, word: str) -> str:
