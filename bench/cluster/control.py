@@ -1,5 +1,5 @@
-"""The measured process: control with lines to nodes, or a service without nodes that answers guests
-itself, with the same fleet. It does what it is asked, line by line.
+"""The measured process: control with connections to nodes, or a service without nodes that answers
+guests itself, with the same fleet. It does what it is asked, line by line.
 
 python -m bench.cluster.control MACHINES HOSTS DIRECTORY CERTIFICATES PORT
 

@@ -30,7 +30,7 @@ ON_EACH = 50  # machines on each of many hosts
 @dataclass(frozen=True)
 class HostPlan:
     rounds: int = 9
-    seconds: float = 2.0  # of a round; shorter than a promise
+    seconds: float = 2.0  # of a round; shorter than a read lease
     samples: int = 100  # of a round, of what is raised until it is seen
     machines: int = 1_000
     told: int = 10  # nodes that a group is told to

@@ -17,7 +17,7 @@ from bench.poll.processes import Failed, pipe, running
 from forewarn.core import Machine
 from forewarn.core.commands import Define
 from forewarn.core.fleet import GroupKind, Host
-from forewarn.node.config import Address, NodeLines, Tls
+from forewarn.node.config import Address, NodeConnections, Tls
 from forewarn.service.fleet.build import Fleet
 from helpers.certificates import Authority
 
@@ -89,8 +89,8 @@ class Certificates:
     def authority(self) -> Path:
         return self.directory / "authority.pem"
 
-    def lines(self, port: int) -> NodeLines:
-        return NodeLines(Address(LOOPBACK, port), self.of(LOOPBACK), self.authority)
+    def lines(self, port: int) -> NodeConnections:
+        return NodeConnections(Address(LOOPBACK, port), self.of(LOOPBACK), self.authority)
 
 
 class Node(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ from forewarn.wire.requests import write_approval
 
 MACHINES, EACH = 10_000, 10  # a thousand groups
 PATIENCE = 10.0  # seconds for an answer, or for a document to change
-APART = 0.01  # seconds between two decisions that are watched
+UNREACHABLE = 0.01  # seconds between two decisions that are watched
 
 _GET = f"GET {POLL} HTTP/1.1\r\nHost: service\r\nMetadata: true\r\n\r\n".encode()
 _LENGTH = re.compile(rb"content-length: (\d+)")
@@ -148,7 +148,7 @@ def _seen(store: str, samples: int, scratch: Path) -> Seen:
         for n in range(samples):
             sample(one, url, n % groups, seen)
             seen.bare.append(bare.commit(1) * 1e3)
-            pause(APART)
+            pause(UNREACHABLE)
         seen.waited = (waited(one.pid) - waited_before) / (stopwatch() - began)
         bare.close()
         seen.background = one.ask(Background(0), float)

@@ -21,7 +21,7 @@ from forewarn.support import guard
 
 PACE = 0.25  # seconds between two polls of a guest
 GET = f"GET {POLL} HTTP/1.1\r\nHost: service\r\nMetadata: true\r\n\r\n".encode()
-APART = 977  # between two machines that poll: they are in different groups
+UNREACHABLE = 977  # between two machines that poll: they are in different groups
 
 
 class Waited(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ class Waited(msgspec.Struct, frozen=True):
 
 
 async def guest(host: str, port: int, number: int, end: float, waited: list[float]) -> None:
-    source = (world.address(number * APART), 0)
+    source = (world.address(number * UNREACHABLE), 0)
     reader, writer = await asyncio.open_connection(host, port, local_addr=source)
     due = stopwatch() + PACE * (number % 16) / 16
     while due < end:

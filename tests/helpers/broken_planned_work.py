@@ -261,7 +261,7 @@ PLANNED: dict[str, list[Build]] = {
         lambda: begun(hosted().maintenance(T0 - 60).ignores_windows(T0, A), DUE + 1),
         lambda: limited().ignores_windows(T0, B).see(DUE + 5, 6, started(event())),
     ],
-    "started-unwarned": [
+    "started-uninformed": [
         lambda: begun(idle(hosted().hosts(T0 - 9, web_1="h"), T0 + 60), DUE + 1),
         lambda: begun(idle(hosted().hosts(T0 - 9).placement(T0 + 60, web_1="h"), T0 + 90), DUE + 1),
         lambda: (

@@ -1,6 +1,5 @@
-"""Services with nodes on hosts that break what is promised of machines that are apart. By the rule
-that has to find them, for the table of all rules.
-"""
+"""Services with nodes on hosts that break what is promised of machines that are disconnected. By
+the rule that has to find them, for the table of all rules."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,17 +8,17 @@ from helpers.judge_traces import DUE, T0, A, B, C, Recording, event, started
 
 Build = Callable[[], Recording]
 
-# Of the machine that is apart, and of another one of its group.
+# Of the machine that is disconnected, and of another one of its group.
 OWN = event()
 OTHER = event(B, resources=["web_1"])
-FAR = "web_1"  # the machine of the group that is never apart
+FAR = "web_1"  # the machine of the group that is never disconnected
 
 
 def alone(host: str | None = None, **changed: Any) -> Recording:
-    """Both machines have been shown an event of each; then web_0 is apart."""
+    """Both machines have been shown an event of each; then web_0 is disconnected."""
     recording = Recording(**changed)
     recording.see(T0, 5, OWN, OTHER).see(T0 + 0.1, 5, OWN, OTHER, machine=FAR)
-    return recording.apart(T0 + 10, host=host)
+    return recording.disconnected(T0 + 10, host=host)
 
 
 def gone_on(recording: Recording) -> Recording:
@@ -33,26 +32,27 @@ def gone_on(recording: Recording) -> Recording:
 
 
 def lagging(recording: Recording, *times: float) -> Recording:
-    """The machine that is apart is shown what its node was last told."""
+    """The machine that is disconnected is shown what its node was last told."""
     for t in times:
         recording.see(t, 5, OWN, OTHER)
     return recording
 
 
 def lawful() -> Recording:
-    """A machine is apart, others go on without it, and it has joined again."""
+    """A machine is disconnected, others go on without it, and it has joined again."""
     recording = lagging(gone_on(alone()), T0 + 22, T0 + 30, T0 + 60)
     return recording.joined(T0 + 100).see(T0 + 101, 7, OWN)
 
 
 def rebooted(t: float) -> Recording:
-    """The own event was started at `t`, long after the machine was apart, and carried out."""
+    """The own event was started at `t`, long after the machine was disconnected, and carried
+    out."""
     return gone_on(alone()).moved(t, "start").impact(t + 5)
 
 
-APART: dict[str, list[Build]] = {
-    "apart-backwards": [
-        # Before and while apart, while apart, and when it has joined again.
+DISCONNECTED: dict[str, list[Build]] = {
+    "disconnected-backwards": [
+        # Before and while disconnected, while disconnected, and when it has joined again.
         lambda: alone().see(T0 + 20, 4, OWN),
         lambda: alone().see(T0 + 20, 6, OWN, OTHER).see(T0 + 30, 5, OWN, OTHER),
         lambda: (
@@ -67,7 +67,7 @@ APART: dict[str, list[Build]] = {
             .see(T0 + 20, 6, OWN)
             .joined(T0 + 40)
             .see(T0 + 41, 7, OWN)
-            .apart(T0 + 60)
+            .disconnected(T0 + 60)
             .see(T0 + 70, 6, OWN)
         ),
         # In its events, whatever the number.
@@ -81,20 +81,23 @@ APART: dict[str, list[Build]] = {
         lambda: alone().see(T0 + 20, 6, OTHER).joined(T0 + 25).see(T0 + 30, 7, OWN, OTHER),
         # A virtual clock stands still.
         lambda: (
-            Recording(complete=True).apart(T0).see(T0, 5, OWN, asked=T0).see(T0, 4, OWN, asked=T0)
+            Recording(complete=True)
+            .disconnected(T0)
+            .see(T0, 5, OWN, asked=T0)
+            .see(T0, 4, OWN, asked=T0)
         ),
     ],
-    "apart-approved": [
+    "disconnected-approved": [
         lambda: lagging(alone(), T0 + 20).approve(T0 + 30, A),
         lambda: lagging(alone(), T0 + 20).approve(T0 + 30, A, B),
         # Answered 500 before, which decides nothing.
         lambda: alone().approve(T0 + 20, A, status=500).approve(T0 + 30, A),
         # Approved elsewhere, of which the node cannot know.
         lambda: alone().note({"kind": "approval", "t": T0 + 20, "event": A}).approve(T0 + 30, A),
-        lambda: lawful().apart(T0 + 200).approve(T0 + 210, A).joined(T0 + 220),
+        lambda: lawful().disconnected(T0 + 200).approve(T0 + 210, A).joined(T0 + 220),
     ],
-    "apart-impact": [
-        # Started while it was apart, as the service has recorded, or as others were shown.
+    "disconnected-impact": [
+        # Started while it was disconnected, as the service has recorded, or as others were shown.
         lambda: rebooted(DUE + 10),
         lambda: alone().see(DUE, 5, OWN, OTHER, machine=FAR).impact(DUE + 5),
         lambda: (
@@ -104,7 +107,7 @@ APART: dict[str, list[Build]] = {
         ),
         # Not to be seen by others, but it was due then and not before.
         lambda: alone().impact(DUE + 5),
-        # An event that was raised while the machine was apart.
+        # An event that was raised while the machine was disconnected.
         lambda: (
             alone()
             .see(T0 + 60, 6, OWN, OTHER, event(C, not_before=T0 + 960), machine=FAR)
@@ -119,7 +122,7 @@ APART: dict[str, list[Build]] = {
         lambda: (
             Recording()
             .see(T0, 5, event(type="Terminate"))
-            .apart(T0 + 10)
+            .disconnected(T0 + 10)
             .moved(DUE + 1, "start", type="Terminate")
         ),
         # Without a word to anybody.

@@ -1,5 +1,5 @@
 """`Client` and `AsyncClient` in one shape, so that a test is written once; and somebody between a
-client and its service who can be told to misbehave."""
+client and its service who can be reached to misbehave."""
 
 from __future__ import annotations
 

@@ -99,15 +99,18 @@ class World:
         """The node of a host is apart from now on."""
         self.now = msgspec.structs.replace(
             self.now,
-            apart={**self.now.apart, host: None},
-            apart_since={**self.now.apart_since, host: self.now.at},
+            unreachable={**self.now.unreachable, host: None},
+            unreachable_since={**self.now.unreachable_since, host: self.now.at},
         )
 
     def joined(self, host: str) -> None:
-        """The node of a host that was apart is back; what it was asked meanwhile is known now."""
+        """The node of a host that was unreachable is back; what it was asked meanwhile is known
+        now."""
         if unheard(self.group, self.now):
             self.referee.last_get = self.served
-        self.now = msgspec.structs.replace(self.now, apart={**self.now.apart, host: self.now.at})
+        self.now = msgspec.structs.replace(
+            self.now, unreachable={**self.now.unreachable, host: self.now.at}
+        )
 
     # Everyday commands.
 

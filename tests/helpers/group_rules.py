@@ -82,21 +82,21 @@ def halted(event: Event, group: Group, now: Now) -> bool:
 
 
 def out_of_reach(event: Event, group: Group, now: Now) -> bool:
-    """Is a living machine of its on a host that cannot be told; or could not until a moment ago,
+    """Is a living machine of its on a host that cannot be reached; or could not until a moment ago,
     if nobody has approved it? Or does one poll on another host?"""
     for machine in group.machines:
         if machine.name not in event.resources or machine.gone:
             continue
         if machine.name in now.strayed:
             return True
-        for host in {machine.host, machine.disputed} & set(now.apart):
-            joined = now.apart[host]
+        for host in {machine.host, machine.disputed} & set(now.unreachable):
+            joined = now.unreachable[host]
             if joined is None:
                 return True
             fresh = now.at < joined + paced(now.rules.start_grace, now)
             if fresh and event.approved is None:
                 return True
-        left = now.left_apart.get(machine.name)
+        left = now.left_unreachable.get(machine.name)
         fresh = left is not None and now.at < left + paced(now.rules.start_grace, now)
         if fresh and event.approved is None:
             return True
@@ -104,22 +104,24 @@ def out_of_reach(event: Event, group: Group, now: Now) -> bool:
 
 
 def with_left(now: Now, before: Group, after: Group) -> Now:
-    """`now`, and who has left a host that is apart: its guests have not had time to poll."""
-    left = dict(now.left_apart)
+    """`now`, and who has left a host that is unreachable: its guests have not had time to poll."""
+    left = dict(now.left_unreachable)
     for machine in before.machines:
         present = after.machine(machine.name)
-        if machine.gone or present is None or machine.host not in now.apart:
+        if machine.gone or present is None or machine.host not in now.unreachable:
             continue
         if present.host != machine.host:
             left[machine.name] = now.at
-    return msgspec.structs.replace(now, left_apart=left)
+    return msgspec.structs.replace(now, left_unreachable=left)
 
 
 def unheard(group: Group, now: Now) -> bool:
-    """Is every living machine on a host that cannot be told, and so can tell nothing either?"""
+    """Is every living machine on a host that cannot be reached, and so can tell nothing either?"""
     alive = [machine for machine in group.machines if not machine.gone]
     hosts = {host for machine in alive for host in (machine.host, machine.disputed or machine.host)}
-    return bool(alive) and all(host in now.apart and now.apart[host] is None for host in hosts)
+    return bool(alive) and all(
+        host in now.unreachable and now.unreachable[host] is None for host in hosts
+    )
 
 
 def obeys_windows(event: Event) -> bool:

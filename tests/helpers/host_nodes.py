@@ -12,8 +12,8 @@ from forewarn.metadata.publishing.journal import Journal
 from forewarn.metadata.publishing.node_upstream import NodeUpstream
 from forewarn.metadata.upstream import GroupNews
 from forewarn.node import Config, Node
-from forewarn.node.config import Address, NodeLines, Tls
-from forewarn.node.listening.node_lines import make_tls_dial
+from forewarn.node.config import Address, NodeConnections, Tls
+from forewarn.node.listening.node_connections import make_tls_dial
 from forewarn.node.listening.tls import Certificates
 from forewarn.service.engine.clock import FollowedClock
 from forewarn.service.fleet.read import parse
@@ -50,7 +50,7 @@ class Control:
             fleet=parse(FLEET),
             state=directory / "state.db",
             rules=Durations(silence=None),
-            nodes=NodeLines(address, self.authority.issue("127.0.0.1"), self.authority.path),
+            nodes=NodeConnections(address, self.authority.issue("127.0.0.1"), self.authority.path),
         )
 
     @asynccontextmanager
@@ -83,9 +83,9 @@ class HostNode:
         self.host = host
         self.upstream = upstream
         self.of: dict[str, GroupNews] = {}
-        self.apart: list[bool] = []
+        self.disconnected: list[bool] = []
         upstream.attach(lambda news: self.of.update({news.view.name: news}))
-        upstream.on_apart = self.apart.append
+        upstream.on_disconnected = self.disconnected.append
 
     def machines(self, group: str) -> list[str]:
         return [machine.name for machine in self.of[group].machines]

@@ -11,7 +11,7 @@ from helpers.judge_traces import FLEET, T0, Event, Recording, event, started
 
 NOTICE: Final = 900.0
 GRACE: Final = 60.0
-PROMISE: Final = 9.0  # for how long control goes on relying on a node that it does not hear
+READ_LEASE: Final = 9.0  # for how long control goes on relying on a node that it does not hear
 MACHINES: Final = ("web_0", "web_1", "web_2")  # each on a host of its own
 DOMAINS: Final = {name: FLEET["machines"][name]["update_domain"] for name in MACHINES}
 HOSTS: Final = {name: f"h{number}" for number, name in enumerate(MACHINES)}
@@ -39,7 +39,7 @@ class Node:
 
     told: list[tuple[int, tuple[Event, ...]]] = field(default_factory=lambda: [(1, ())])
     cut: bool = False
-    apart: bool = False  # as the node itself knows
+    disconnected: bool = False  # as the node itself knows
     known_at: float | None = None  # when control knows
     back: float | None = None  # when it joined again
 
@@ -80,9 +80,9 @@ class World:
     def _pass(self, seconds: float) -> None:
         self._t += seconds
         for name, node in self._nodes.items():
-            if node.cut and not node.apart:  # its promise has run out
-                node.apart = True
-                self.recording.apart(self._t, name, host=HOSTS[name])
+            if node.cut and not node.disconnected:  # its promise has run out
+                node.disconnected = True
+                self.recording.disconnected(self._t, name, host=HOSTS[name])
         self._settle()
 
     def _is_known(self, node: Node) -> bool:
@@ -109,7 +109,7 @@ class World:
         others = [other.machine for other in self._events if other.started]
         if event.started or any(machine == o or domain != DOMAINS[o] for o in others):
             return False
-        if self._is_known(node) and self._broken != "starts while apart":
+        if self._is_known(node) and self._broken != "starts while disconnected":
             return False
         grace = 0.0 if node.back is None or self._broken == "gives no grace" else node.back + GRACE
         due = self._t >= max(event.not_before, grace)
@@ -128,7 +128,7 @@ class World:
     def _raise(self, machine: str) -> None:
         self._raised += 1
         id = f"{self._raised:08X}-0000-4000-8000-000000000000"
-        event = Planned(id, machine, float(int(self._t) + 1 + NOTICE + PROMISE))
+        event = Planned(id, machine, float(int(self._t) + 1 + NOTICE + READ_LEASE))
         self._events.append(event)
         self.recording.moved(self._t, "raise", id, machines=[machine])
         self._publish()
@@ -162,7 +162,7 @@ class World:
         if not listed:
             return
         id = self._random.choice(listed)
-        if node.cut and self._broken != "accepts while apart":
+        if node.cut and self._broken != "accepts while disconnected":
             self.recording.approve(self._t, id, status=500, **self._exchanged(machine))
             return
         asked = self._t
@@ -177,13 +177,13 @@ class World:
     def _cut(self, machine: str) -> None:
         node = self._nodes[machine]
         if not node.cut:
-            node.cut, node.known_at = True, self._t + PROMISE
+            node.cut, node.known_at = True, self._t + READ_LEASE
 
     def _heal(self, machine: str) -> None:
         node = self._nodes[machine]
-        if not (node.cut and node.apart and self._is_known(node)):
+        if not (node.cut and node.disconnected and self._is_known(node)):
             return
-        node.cut = node.apart = False
+        node.cut = node.disconnected = False
         node.known_at, node.back = None, self._t
         if self._broken != "joins without what it missed":
             document = self._incarnation, tuple(event.shown() for event in self._events)
@@ -194,8 +194,8 @@ class World:
     def _restart(self, machine: str) -> None:
         node = self._nodes[machine]
         self.recording.note({"kind": "up", "t": self._t, "host": HOSTS[machine]})
-        if node.apart:  # it goes on with its journal, and says again that it is apart
-            self.recording.apart(self._t, machine, host=HOSTS[machine])
+        if node.disconnected:  # it goes on with its journal, and says again that it is disconnected
+            self.recording.disconnected(self._t, machine, host=HOSTS[machine])
             if self._broken == "forgets its journal":
                 del node.told[len(node.told) // 2 :]
                 node.told = node.told or [(1, ())]

@@ -260,9 +260,9 @@ class Recording:
         machines = {name: [host] if host else [] for name, host in hosts.items()}
         return self.note({"kind": "placement", "t": t, "machines": machines})
 
-    def apart(self, t: float, *machines: str, host: str | None = None) -> "Recording":
+    def disconnected(self, t: float, *machines: str, host: str | None = None) -> "Recording":
         """Machines, web_0 if none are named, are answered by a node that control cannot reach."""
-        line = {"kind": "apart", "t": t, "machines": list(machines or ("web_0",))}
+        line = {"kind": "disconnected", "t": t, "machines": list(machines or ("web_0",))}
         return self.note(line if host is None else {**line, "host": host})
 
     def joined(self, t: float, *machines: str, host: str | None = None) -> "Recording":

@@ -12,20 +12,20 @@ def join(service: Service, *hosts: str) -> None:
     async def work() -> None:
         for host in hosts:
             assert await node.hosts.node_joined(host) is None
-            node.apart_hosts.joined(host, node.writer.now().at)
+            node.unreachable_hosts.joined(host, node.writer.now().at)
 
     service._session.run(work())
     service._session.settle()
 
 
 def cut_off(service: Service, *hosts: str) -> None:
-    """The nodes of these hosts, which have joined before, are apart."""
+    """The nodes of these hosts, which have joined before, are unreachable."""
     join(service, *hosts)
     node = service._session.node
 
     async def work() -> None:
         for host in hosts:
-            node.apart_hosts.cut_off(host, node.writer.now().at)
+            node.unreachable_hosts.cut_off(host, node.writer.now().at)
 
     service._session.run(work())
     service._session.settle()

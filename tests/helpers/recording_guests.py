@@ -137,7 +137,7 @@ class Guest:
 
 
 def write_trace(path: Path, guests: Iterable[Guest], nodes: Sequence[Path]) -> None:
-    """Write what guests have recorded, and when their nodes were there, and apart."""
+    """Write what guests have recorded, and when their nodes were there, and disconnected."""
     with path.open("w") as file:
         for guest in guests:
             file.writelines(f"{json.dumps(line)}\n" for line in list(guest.lines))

@@ -1,6 +1,6 @@
 """Three hosts with two guests each, and control, in network namespaces: a node answers the guests
-of each host at 169.254.169.254 there, and has a line to control over TLS. All are processes, which
-can be killed; lines can be cut in one direction.
+of each host at 169.254.169.254 there, and has a connection to control over TLS. All are processes,
+which can be killed; lines can be cut in one direction.
 
 One address is that of two guests of different groups, on different hosts.
 """
@@ -207,9 +207,9 @@ class ThreeHosts:
         """Return whether the nodes of hosts, or all, have joined, by control and by themselves."""
         listed = self.api("GET", "/v1/hosts").json()
         states = {host["name"]: (host["node"] or {}).get("state") for host in listed}
-        return all(states[h] == "joined" and not self.apart(h) for h in hosts or HOSTS)
+        return all(states[h] == "joined" and not self.unreachable(h) for h in hosts or HOSTS)
 
-    def apart(self, host: str) -> bool:
+    def unreachable(self, host: str) -> bool:
         """Return whether the node of a host says that control cannot be reached."""
         return "control" in self.status(host, "/readyz").json()["warnings"]
 

@@ -39,7 +39,7 @@ def main() -> int:
             run.happen(_until(end, faults, asked.seed), HOLD)
         findings = run.findings()
         say(run.table())
-    say("\n".join(findings) or "nothing was lost, early, twice, unwarned, backwards or refused")
+    say("\n".join(findings) or "nothing was lost, early, twice, uninformed, backwards or refused")
     return 1 if findings else 0
 
 

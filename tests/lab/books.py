@@ -105,7 +105,7 @@ class Books:
             *self._lost(),
             *self._twice(),
             *self._early(),
-            *self._unwarned(),
+            *self._uninformed(),
             *self._backwards(),
             *self._unlike(),
             *self._refused(),
@@ -141,14 +141,14 @@ class Books:
                 if event in document.events:
                     yield document.events[event]
 
-    def _unwarned(self) -> Iterable[str]:
+    def _uninformed(self) -> Iterable[str]:
         """While it happens to a machine, that machine is shown it, so it was shown it before."""
         for impact in self.impacts:
             event, end = impact["event"], self.ends.get(impact["event"], 0.0)
             for machine in impact["machines"]:
                 for poll in self._polls_within(machine, impact["t"], end):
                     if event not in self._document(machine, poll.asked).events:
-                        yield f"unwarned: {machine} was not shown {event} when it happened"
+                        yield f"uninformed: {machine} was not shown {event} when it happened"
                         break
 
     def _polls_within(self, machine: str, begin: float, end: float) -> Iterable[Wait]:

@@ -22,7 +22,10 @@ from lab.world import GUESTS, HOSTS, KINDS, World, group_of
 
 NOBODY_APPROVES = "mail"  # the events of this group: they start when their time comes
 NOTICE = 5  # seconds, of those
-BACK = ("apart-backwards", "came-back")  # rules: events that were over may be, after a restore
+BACK = (
+    "disconnected-backwards",
+    "came-back",
+)  # rules: events that were over may be, after a restore
 ASK_AGAIN = 0.1  # seconds after which an operator asks again who was not answered
 
 

@@ -83,8 +83,8 @@ def test_what_nobody_had_approved_is_early_before_not_before() -> None:
     assert found(*early, approval(2), impacts=(3.0,)) == []
 
 
-def test_a_machine_that_is_not_shown_what_happens_to_it_is_unwarned() -> None:
-    assert found(*WELL[:2], poll(11.5, 3), poll(13, 4)) == ["unwarned"]
+def test_a_machine_that_is_not_shown_what_happens_to_it_is_uninformed() -> None:
+    assert found(*WELL[:2], poll(11.5, 3), poll(13, 4)) == ["uninformed"]
     assert found(*WELL[:2], poll(10.9, 3), poll(12.1, 4)) == []  # before and after
 
 

@@ -24,8 +24,8 @@ from forewarn.metadata.upstream import (
     Upstream,
 )
 from forewarn.node import Config, Node
-from forewarn.node.config import Address, LocalLine, NodeLines, Tls
-from forewarn.node.listening.node_lines import make_tls_dial, make_unix_dial
+from forewarn.node.config import Address, LocalConnection, NodeConnections, Tls
+from forewarn.node.listening.node_connections import make_tls_dial, make_unix_dial
 from forewarn.node.listening.tls import Certificates
 from forewarn.service.access.machine_tokens import MachineToken, MachineTokens
 from forewarn.service.fleet.read import parse
@@ -92,7 +92,7 @@ Stage: TypeAlias = Callable[[Callable[[Scene], Awaitable[None]]], None]
 async def served(tmp_path: Path, kind: str, socket: Path) -> AsyncIterator[Scene]:
     store = Fragile()
     authority = Authority(tmp_path)
-    lines = NodeLines(Address("127.0.0.1", 0), authority.issue("127.0.0.1"), authority.path)
+    lines = NodeConnections(Address("127.0.0.1", 0), authority.issue("127.0.0.1"), authority.path)
     own = authority.issue("forewarn:node:h1", into=Tls(tmp_path / "h1.pem", tmp_path / "h1.key"))
     config = Config(
         fleet=parse(FLEET),
@@ -100,7 +100,7 @@ async def served(tmp_path: Path, kind: str, socket: Path) -> AsyncIterator[Scene
         virtual=START,
         identities=SECRET,
         nodes=lines if kind == "node" else None,
-        local_node=LocalLine(socket, "h1") if kind == "node on the same host" else None,
+        local_node=LocalConnection(socket, "h1") if kind == "node on the same host" else None,
     )
     node = Node(config, store=store)
     if kind == "local":

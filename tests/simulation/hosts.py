@@ -37,7 +37,7 @@ from forewarn.metadata.publishing.node_upstream import NodeUpstream
 from forewarn.metadata.upstream import NotDurable
 from forewarn.node import Config, Node
 from forewarn.node import node as node_module
-from forewarn.node.config import Address, NodeLines, Tls
+from forewarn.node.config import Address, NodeConnections, Tls
 from forewarn.service.engine.clock import FollowedClock, Interruption
 from forewarn.service.engine.executor import RETRY_AFTER
 from forewarn.service.indexes.placement import targets_of
@@ -70,8 +70,8 @@ PATIENCE = 6.0  # seconds that a guest waits for an answer
 PROMISES_OVER = 8.0  # seconds after which no node has a promise of a control that is gone
 LATE = 4  # seconds that messages take to a host that is about to be cut off
 HEALED_WITHIN = 60  # seconds until all nodes show what control does
-LINES = NodeLines(Address("127.0.0.1", 0), Tls(Path("none"), Path("none")), Path("none"))
-UNKNOWN = "a node is apart, and control does not know it"  # in the ledger
+LINES = NodeConnections(Address("127.0.0.1", 0), Tls(Path("none"), Path("none")), Path("none"))
+UNKNOWN = "a node is disconnected, and control does not know it"  # in the ledger
 
 
 class MemoryJournal:
@@ -157,23 +157,25 @@ class HostNode:
         upstream = self.upstream = self.make_upstream(self.journal)
         self.callers = Callers(Identity.TARGET)
         self.app = MetadataApp(upstream, self.callers, Limits())
-        upstream.on_apart = self.note_apart
+        upstream.on_disconnected = self.note_disconnected
         await upstream.restore()
         self.alive = True
-        self.note_apart(True)
+        self.note_disconnected(True)
         tasks = guard.Tasks(self.sim.on_failed_task)
         tasks.start(upstream.run(), "line")
         tasks.start(upstream.report(), "reports")
         tasks.start(upstream.watch(), "promise")
 
-    def note_apart(self, apart: bool) -> None:
+    def note_disconnected(self, disconnected: bool) -> None:
         machines = sorted(self.callers.names())
-        self.sim.note("apart" if apart else "joined", host=self.host, machines=machines)
+        self.sim.note(
+            "disconnected" if disconnected else "joined", host=self.host, machines=machines
+        )
         self.sim.compare()
 
     def note_time(self) -> None:
         """Let it notice at once, by its own clock, that its promise has run out."""
-        self.sim.context(self.tag).run(self.upstream._note_apart)
+        self.sim.context(self.tag).run(self.upstream._note_disconnected)
 
     def shown(self) -> list[Any]:
         return list(self.upstream._staged._shown.values())
@@ -243,7 +245,7 @@ class Hosts(Simulation):
         self.findings.append(Finding(rule, text))
 
     def note(self, kind: str, **fields: Any) -> None:
-        self.aparts += kind == "apart"
+        self.aparts += kind == "disconnected"
         super().note(kind, **fields)
 
     def _count(self, commit: Commit, changed: Mapping[str, Group]) -> None:
@@ -303,7 +305,7 @@ class Hosts(Simulation):
         self.node._tasks._on_error = self.on_failed_task
         self._move = self.node.platform.record_move
         self.node.platform.record_move = self.record_move  # type: ignore[method-assign]
-        self.node.apart_hosts.on_change(self.on_reach)
+        self.node.unreachable_hosts.on_change(self.on_reach)
         self._unknown = set()
         self.compare()
         self.see_time()
@@ -311,12 +313,12 @@ class Hosts(Simulation):
         self.note("up", **({"answered": True} if answered else {}))
         self._begun = self.loop.time()
         self._recorder.state(self.store, self.at)
-        apart = [host for host in HOSTS if self.node.apart_hosts.is_apart(host)]
-        self._recorder.reach(self.at, apart, reached=False)
+        disconnected = [host for host in HOSTS if self.node.unreachable_hosts.is_unreachable(host)]
+        self._recorder.reach(self.at, disconnected, reached=False)
 
     async def record_move(self, machine: str, host: str, by: str) -> Any:
         """Nobody moves a machine to a host whose node is cut off."""
-        if not self.node.apart_hosts.is_apart(host):
+        if not self.node.unreachable_hosts.is_unreachable(host):
             await self._move(machine, host, by)
 
     # What a NodeListener is.
@@ -346,7 +348,7 @@ class Hosts(Simulation):
         self.loop.create_task(serving, context=self.context(self.tag))
 
     async def restart(self, away: int) -> None:
-        """Start again. Without control for long, nodes are apart."""
+        """Start again. Without control for long, nodes are disconnected."""
         if away < MINUTE:
             away = 0
         else:
@@ -387,23 +389,23 @@ class Hosts(Simulation):
         """Record what control knows of a host: it may have lost a line that its node keeps."""
         if self.host_nodes is None:
             return  # it is being ended
-        reached = not self.node.apart_hosts.is_apart(host)
+        reached = not self.node.unreachable_hosts.is_unreachable(host)
         self._recorder.reach(self.node.writer.now().at, [host], reached=reached)
         self.compare()
 
     def compare(self) -> None:
-        """Let service time stand still while control relies on a node that is apart: that takes
-        seconds, not hours."""
+        """Let service time stand still while control relies on a node that is disconnected: that
+        takes seconds, not hours."""
         if self.host_nodes is None:
             return  # nobody decides
-        ledger, apart = self.node.ledger, self.node.apart_hosts
+        ledger, disconnected = self.node.ledger, self.node.unreachable_hosts
         hosts = self.store.registry.hosts
         unknown = {
             name
             for name, node in self.nodes.items()
-            if (not node.alive or node.upstream._is_apart)
+            if (not node.alive or node.upstream._is_disconnected)
             and hosts[name].node
-            and not apart.is_apart(name)
+            and not disconnected.is_unreachable(name)
         }
         for _ in unknown - self._unknown:
             ledger.take(UNKNOWN)
@@ -449,7 +451,7 @@ class Hosts(Simulation):
         record["host"] = host
         if node.alive:
             node.note_time()
-            knew, was_apart = node.upstream.connected, node.upstream._is_apart
+            knew, was_disconnected = node.upstream.connected, node.upstream._is_disconnected
             answer = await self._exchange(node, machine, record, body)
             refused = record["status"] is not None and record["status"] in (404, 500, 503)
             alive = placed is not None and placed.alive and self.machine(machine) == placed
@@ -470,8 +472,12 @@ class Hosts(Simulation):
             if alive and record["status"] == 200:
                 self._answered_on[machine] = host
                 self.moved_polls += elsewhere
-            if elsewhere and method == "GET" and (was_apart or node.upstream._is_apart):
-                return record  # nobody but the node knows that this machine is apart
+            if (
+                elsewhere
+                and method == "GET"
+                and (was_disconnected or node.upstream._is_disconnected)
+            ):
+                return record  # nobody but the node knows that this machine is disconnected
         self.trace.append({**record, "t": self.stamp()})
         return record
 
@@ -509,7 +515,7 @@ class Hosts(Simulation):
     async def check_told(self, task: Task, machine: str, host: str) -> None:
         """Whoever answers the guests of a machine knows that it is about to be disturbed."""
         if machine in self.strayed and task.event not in self._warned.get(machine, ()):
-            self.find("unwarned", f"{machine} was not shown {task.event}, which is carried out")
+            self.find("uninformed", f"{machine} was not shown {task.event}, which is carried out")
         known = self.store.registry.hosts.get(host)
         if host not in self.nodes or known is None or known.health is Health.FAILED:
             return
@@ -531,7 +537,11 @@ class Hosts(Simulation):
         return [name for name, node in self.nodes.items() if not self._shows_all(node)]
 
     def _shows_all(self, node: HostNode) -> bool:
-        if not node.alive or node.upstream._is_apart or self.node.apart_hosts.is_apart(node.host):
+        if (
+            not node.alive
+            or node.upstream._is_disconnected
+            or self.node.unreachable_hosts.is_unreachable(node.host)
+        ):
             return False
         wanted = {}
         for group in self.disk.groups.values():

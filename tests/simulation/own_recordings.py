@@ -66,7 +66,7 @@ class OwnHosts(OwnRecording, Hosts):
         self._known_lives: dict[str, int] = {}
 
     def note(self, kind: str, **fields: Any) -> None:
-        if kind == "apart":
+        if kind == "disconnected":
             host = fields["host"]
             if self._known_lives.get(host) != self.nodes[host].lives:
                 self._known_lives[host] = self.nodes[host].lives

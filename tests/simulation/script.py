@@ -68,7 +68,7 @@ class Script:
             await self.operate(node.halts.release(halt, "operator"))
         for name in list(self.sim.store.registry.configurations):
             await self.operate(self.configurations.remove(name, "operator"))
-        for host in list(self.sim.node.host_index.unwarned):
+        for host in list(self.sim.node.host_index.uninformed):
             planned = self.sim.node.hosts.events_about(host)
             joint = next((event.id for event in planned if event.joint is not None), None)
             if joint is not None:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from forewarn.core.time import SECOND
-from forewarn.metadata.publishing.host_nodes import TELLING
+from forewarn.metadata.publishing.host_nodes import SHOWN_WITHIN
 from forewarn.support import guard
 from forewarn.wire.versions import NEWEST
 from simulation.host_lines import DISK, MAX_DRIFT
@@ -25,7 +25,7 @@ CHANGE = 0.15  # seconds that a change takes on lines that work
 LASTS = 15.0  # seconds that a fault lasts
 POLL_EVERY = 0.2  # seconds
 PATIENCE = 60.0  # seconds that a guest waits for an answer
-SHOWN_WITHIN = TELLING / (1 - MAX_DRIFT)  # seconds, with a clock that is slow
+SHOWN_WITHIN = SHOWN_WITHIN / (1 - MAX_DRIFT)  # seconds, with a clock that is slow
 MAX_WAIT = 1.0  # seconds that a poll may wait
 AWAY = 10.0  # seconds until another control node has taken over
 SLOW = 3.0  # seconds that messages take on a line that is slow

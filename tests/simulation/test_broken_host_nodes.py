@@ -12,7 +12,7 @@ import pytest
 from forewarn.core import Durations, Group, GroupKind, Machine, view
 from forewarn.core.fleet import Place
 from forewarn.metadata.publishing import node_upstream
-from forewarn.metadata.publishing.host_nodes import PROMISE, HostNodes
+from forewarn.metadata.publishing.host_nodes import READ_LEASE, HostNodes
 from forewarn.metadata.publishing.messages import (
     NODE_PROTOCOLS,
     Joined,
@@ -65,15 +65,15 @@ def calls_the_driver_before_it_is_shown(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Executor, "_until_told", go_ahead)
 
 
-def counts_a_promise_from_when_it_is_received(patch: pytest.MonkeyPatch) -> None:
-    take = NodeUpstream._take_promise
+def counts_a_read_lease_from_when_it_is_received(patch: pytest.MonkeyPatch) -> None:
+    take = NodeUpstream._take_read_lease
 
-    def take_promise(self: NodeUpstream, promise: Any, stream: Any) -> None:
+    def take_read_lease(self: NodeUpstream, promise: Any, stream: Any) -> None:
         take(self, promise, stream)
-        self._promised = guard.boottime() + PROMISE
-        self._note_apart()
+        self._leased_until = guard.boottime() + READ_LEASE
+        self._note_disconnected()
 
-    patch.setattr(NodeUpstream, "_take_promise", take_promise)
+    patch.setattr(NodeUpstream, "_take_read_lease", take_read_lease)
 
 
 def forgets_its_journal(patch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def forgets_its_journal(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(hosts, "PATIENCE", 60.0)  # a caller that is not known is held
 
 
-def does_not_wait_until_a_promise_has_run_out(patch: pytest.MonkeyPatch) -> None:
+def does_not_wait_until_a_read_lease_has_run_out(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(HostNodes, "absent", lambda *_: False)
 
 
@@ -119,7 +119,7 @@ def sends_a_node_its_groups_before_others_have_a_line(patch: pytest.MonkeyPatch)
     patch.setattr(HostNodes, "_wait_for_others", go_on)
 
 
-def renews_promises_for_each_round(patch: pytest.MonkeyPatch) -> None:
+def renews_read_leases_for_each_round(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         PendingPublication,
         "announced_at",
@@ -144,18 +144,18 @@ BROKEN: list[tuple[Break, type[HostsScript], str]] = [
     (shows_before_all_have_confirmed, CutOff, "incarnation-down"),
     (shows_before_all_have_confirmed, HostsScript, "impact-while-scheduled"),
     (shows_before_all_have_confirmed, HostsScript, "not-told"),
-    (confirms_before_its_journal_is_synced, CutOff, "apart-backwards"),
+    (confirms_before_its_journal_is_synced, CutOff, "disconnected-backwards"),
     (calls_the_driver_before_it_is_shown, HostsScript, "not-told"),
-    (counts_a_promise_from_when_it_is_received, CutOff, "incarnation-down"),
+    (counts_a_read_lease_from_when_it_is_received, CutOff, "incarnation-down"),
     (forgets_its_journal, CutOff, "poll-refused"),
-    (does_not_wait_until_a_promise_has_run_out, LostToControl, "incarnation-down"),
+    (does_not_wait_until_a_read_lease_has_run_out, LostToControl, "incarnation-down"),
     (answers_approvals_without_control, CutOff, "approval-not-in-log"),
-    (answers_approvals_without_control, CutOff, "apart-approved"),
+    (answers_approvals_without_control, CutOff, "disconnected-approved"),
     (hides_what_was_before_when_it_is_told_of_a_change, SlowLine, "poll-waited"),
     (does_not_show_again_what_was_hidden_while_a_node_is_silent, SlowLine, "poll-waited"),
     (shows_a_change_when_all_have_it, SlowLine, "incarnation-down"),
     (sends_a_node_its_groups_before_others_have_a_line, ControlIsAway, "poll-waited"),
-    (renews_promises_for_each_round, SlowLine, "shown-late"),
+    (renews_read_leases_for_each_round, SlowLine, "shown-late"),
 ]
 
 # The seed to try first, where it is not one of the first that catches it: a life takes seconds.

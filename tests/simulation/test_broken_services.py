@@ -345,7 +345,7 @@ def starts_outside_of_windows(patch: pytest.MonkeyPatch) -> None:
 
 
 def starts_a_host_with_a_machine_that_was_not_warned(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(joint, "_unwarned", lambda *_: ())
+    patch.setattr(joint, "_uninformed", lambda *_: ())
 
 
 def takes_what_cannot_be_seen_for_not_done(patch: pytest.MonkeyPatch) -> None:
@@ -415,7 +415,7 @@ BROKEN: list[tuple[Break, set[str]]] = [
     (starts_a_hosts_groups_one_by_one, {"joint-start"}),
     (starts_what_is_halted, {"started-while-halted"}),
     (starts_outside_of_windows, {"started-outside-window"}),
-    (starts_a_host_with_a_machine_that_was_not_warned, {"started-unwarned"}),
+    (starts_a_host_with_a_machine_that_was_not_warned, {"started-uninformed"}),
     (ends_events_before_their_machines_are_back, {"over-before-back"}),
 ]
 

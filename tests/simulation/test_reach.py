@@ -1,5 +1,5 @@
 """Hosts whose nodes are cut off and join again, in simulated lives: nothing starts for a machine
-that cannot be told, or that could not until a moment ago, unless it is approved."""
+that cannot be reached, or that could not until a moment ago, unless it is approved."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Noting(Simulation):
 
     async def start(self) -> None:
         await super().start()
-        self.script.note_apart()
+        self.script.note_disconnected()
 
 
 class Stranding(Script):
@@ -36,7 +36,7 @@ class Stranding(Script):
         super().__init__(seed, kill)
         self.sim = simulation = Noting(seed, kill)
         simulation.script = self
-        self.apart: dict[str, set[str]] = {}  # hosts that are apart, and the machines they had
+        self.unreachable: dict[str, set[str]] = {}  # by host: the machines it had
         self._last: dict[str, set[str]] = {}  # the machines they had when that was last noted
 
     async def something(self) -> None:
@@ -44,7 +44,7 @@ class Stranding(Script):
         if chance < 0.06:
             await self.strand()
         elif chance < 0.12:
-            for host in sorted(self.apart)[:1]:
+            for host in sorted(self.unreachable)[:1]:
                 await self.join(host)
         else:
             await super().something()
@@ -52,12 +52,12 @@ class Stranding(Script):
     async def survive(self, work: Any) -> None:
         deaths = self.sim.deaths
         await super().survive(work)
-        self.note_apart()
+        self.note_disconnected()
         if self.sim.deaths != deaths:
             await self.survive(self.return_nodes())
 
     async def let_go(self) -> None:
-        for host in list(self.apart):
+        for host in list(self.unreachable):
             await self.join(host)
         await super().let_go()
 
@@ -70,7 +70,7 @@ class Stranding(Script):
 
     def heard(self, machine: str) -> bool:
         known = self.sim.store.groups[GROUP_OF[machine]].machine(machine)
-        return known is None or known.host not in self.apart
+        return known is None or known.host not in self.unreachable
 
     async def strand(self) -> None:
         """A host is cut off; or the one of an event, until that is due and the node is back, or the
@@ -79,17 +79,17 @@ class Stranding(Script):
         coming = [e for e in sim.node.platform.active() if e.status is Status.SCHEDULED]
         first = min(coming, key=lambda event: event.not_before, default=None)
         machine = sim.store.groups[first.group].machine(first.resources[0]) if first else None
-        few = len(self.apart) < len(HOSTS) - 1
+        few = len(self.unreachable) < len(HOSTS) - 1
         if first is None or machine is None or not few or chance.random() < 0.5:
             await self.cut_off(chance.choice(HOSTS))
             return
         await self.cut_off(machine.host)
         await sim.advance(max(0, first.not_before - sim.at) + chance.choice([0, 2 * MINUTE]))
         if chance.random() < 0.3:
-            other = chance.choice([host for host in HOSTS if host not in self.apart])
+            other = chance.choice([host for host in HOSTS if host not in self.unreachable])
             move = sim.node.platform.record_move(machine.name, other, "operator")
             await self.operate(move)
-        elif machine.host in self.apart:
+        elif machine.host in self.unreachable:
             await self.join(machine.host)
         for wait in (5, 25, 40):
             await sim.advance(wait * SECOND)
@@ -99,31 +99,33 @@ class Stranding(Script):
         """The node of a host, which has joined if it had not, cannot be reached from now on."""
         node = self.sim.node
         await self.operate(node.hosts.node_joined(host))
-        node.apart_hosts.cut_off(host, node.writer.now().at)
-        self.note_apart()
+        node.unreachable_hosts.cut_off(host, node.writer.now().at)
+        self.note_disconnected()
 
     async def join(self, host: str) -> None:
         node = self.sim.node
         self._last.pop(host, None)
-        self.sim.note("joined", host=host, machines=sorted(self.apart.pop(host)))
-        node.apart_hosts.joined(host, node.writer.now().at)
+        self.sim.note("joined", host=host, machines=sorted(self.unreachable.pop(host)))
+        node.unreachable_hosts.joined(host, node.writer.now().at)
         await self.sim.surviving(node.ledger.idle())
 
     async def return_nodes(self) -> None:
         """After a restart, nodes connect again; most of them at once."""
-        for host in list(self.apart):
+        for host in list(self.unreachable):
             if self.sim.chance.random() < 0.8:
                 await self.join(host)
 
-    def note_apart(self) -> None:
+    def note_disconnected(self) -> None:
         """Record the machines that control cannot reach: after a restart, those of all nodes."""
         node = self.sim.node
         for host in HOSTS:
             machines = {machine.name for machine in node.hosts.machines_on(host)}
-            if node.apart_hosts.is_apart(host) and not machines <= self._last.get(host, set()):
-                self.apart.setdefault(host, set()).update(machines)
-                self.sim.note("apart", host=host, machines=sorted(machines))
-            self._last[host] = machines if node.apart_hosts.is_apart(host) else set()
+            if node.unreachable_hosts.is_unreachable(host) and not machines <= self._last.get(
+                host, set()
+            ):
+                self.unreachable.setdefault(host, set()).update(machines)
+                self.sim.note("disconnected", host=host, machines=sorted(machines))
+            self._last[host] = machines if node.unreachable_hosts.is_unreachable(host) else set()
 
 
 def played(seed: int, kill: Kill) -> list[dict[str, Any]]:
@@ -146,22 +148,22 @@ def test_no_promise_is_broken_when_control_is_killed_meanwhile(seed: int) -> Non
     played(seed, Kill(5, often=True))
 
 
-def starts_what_cannot_be_told(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(reach.ApartMachines, "cut_off", lambda *_: False)
+def starts_what_cannot_be_reached(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reach.UnreachableMachines, "cut_off", lambda *_: False)
 
 
 def starts_what_is_due_as_soon_as_a_node_is_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Now, "apart_until", lambda *_: None)
+    patch.setattr(Now, "unreachable_until", lambda *_: None)
 
 
 def starts_what_is_due_as_soon_as_a_machine_has_left(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(reach.ApartMachines, "left", lambda *_: {})
+    patch.setattr(reach.UnreachableMachines, "left", lambda *_: {})
 
 
 @pytest.mark.parametrize(
     ("broken", "rule"),
     [
-        (starts_what_cannot_be_told, "apart-impact"),
+        (starts_what_cannot_be_reached, "disconnected-impact"),
         (starts_what_is_due_as_soon_as_a_node_is_back, "grace-start"),
         (starts_what_is_due_as_soon_as_a_machine_has_left, "grace-start"),
     ],

@@ -221,7 +221,7 @@ def test_an_approval_of_a_disabled_group_does_not_count(groups: Groups, service:
 
 
 class Disk(MemoryStore):
-    """A store that can be told to fail."""
+    """A store that can be reached to fail."""
 
     fails = False
     loses_count = False  # of what has happened and what has not

@@ -89,9 +89,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     note: str = ""  # the reason for the current health
     cordoned: bool | None = None  # no machine is moved to it; None in a fleet file: not specified
     cordon_note: str = ""  # the reason
-    node: bool = (
-        False  # a node has joined for it: without one, its machines cannot be told anything
-    )
+    node: bool = False  # a node has joined for it: without one, its machines cannot be informed
     enrollment: Enrollment | None = None  # the last token for its node
     # Digest of the only public key that its node may have; empty: any certificate that names the
     # host, unless control has issued it; or REVOKED.
@@ -103,7 +101,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def reached_by(host: str) -> str:
-    """Return who can end that a host cannot be told, because its node is cut off."""
+    """Return who can end that a host cannot be reached, because its node is cut off."""
     return (
         f"the node, by joining again, or an operator, with 'forewarn host fail {host}' if the host"
         f" has failed, or 'forewarn host without-node {host}' if no node serves it"

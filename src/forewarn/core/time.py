@@ -3,7 +3,7 @@
 `Now` is all that a decision knows of the world outside its group: the instant, whether the
 endpoint has been serving without a break, the rules in force, when maintenance is allowed, what
 operators have halted, which machines nobody has warned of the maintenance of their host, which
-hosts cannot be told, and which machines poll.
+hosts cannot be reached, and which machines poll.
 """
 
 from __future__ import annotations
@@ -88,13 +88,14 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
     halts: tuple[Halt, ...] = ()  # those that stand
     halted_hosts: Mapping[str, frozenset[str]] = {}  # by `host_label` of a halt: hosts that match
     configurations: tuple[MaintenanceConfiguration, ...] = ()  # of the fleet
-    unwarned: Mapping[str, tuple[str, ...]] = {}  # by host with planned maintenance: the machines
+    uninformed: Mapping[str, tuple[str, ...]] = {}  # by host with planned maintenance: the machines
     # that are on it, or may be, and to which the maintenance is not announced
-    apart: Mapping[str, Time | None] = {}  # by host that cannot be told, because its node is cut
-    # off: None, or when its node joined again, if the grace after that is not over
-    apart_since: Mapping[str, Time] = {}  # by such a host: when its node was cut off
-    left_apart: Mapping[str, Time] = {}  # by machine that has left such a host: when it did, if the
-    # grace after that is not over
+    # By host that cannot be reached, because its node is cut off: None, or when its node joined
+    # again, if the grace after that is not over.
+    unreachable: Mapping[str, Time | None] = {}
+    unreachable_since: Mapping[str, Time] = {}  # by such a host: when its node was cut off
+    # By machine that has left such a host: when it did, if the grace after that is not over.
+    left_unreachable: Mapping[str, Time] = {}
     strayed: Mapping[str, Time] = {}  # by machine that polls on another host: since when
     polls: Mapping[str, LastPoll] = {}  # by machine that has ever polled
     heard: Mapping[str, Time] = {}  # by machine that an event waits for, or that is not back: when
@@ -119,17 +120,17 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
     def latest_interruption(self) -> Time:
         """When the last interruption ended for whichever guests; 0 if the grace after it is over,
         or there was none."""
-        joined = (at for at in self.apart.values() if at is not None)
-        return max((self.steady_since or 0, *joined, *self.left_apart.values()))
+        joined = (at for at in self.unreachable.values() if at is not None)
+        return max((self.steady_since or 0, *joined, *self.left_unreachable.values()))
 
     def after_notice(self, notice: Duration) -> Time:
         """Return the NotBefore of an event that is announced now with this notice."""
         return ceil_second(self.at + self.rules.from_commit(notice))
 
-    def apart_until(self, host: str) -> Time | None:
+    def unreachable_until(self, host: str) -> Time | None:
         """Return when the grace ends after the node of a host has joined again; None if it has not,
         or was not cut off."""
-        joined = self.apart.get(host)
+        joined = self.unreachable.get(host)
         return None if joined is None else self.grace_after(joined)
 
     def grace_after(self, at: Time) -> Time:

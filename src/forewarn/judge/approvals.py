@@ -9,8 +9,8 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from .apart_times import ApartTime
 from .dialect import GUID, LAST_WAVE, WAITING_TYPES
+from .disconnected_times import DisconnectedTime
 from .document import Document, Event
 from .facts import Facts
 from .findings import Findings
@@ -105,8 +105,9 @@ class Post:
     exchange: Exchange
     request: Request
     caller: Caller
-    apart: ApartTime | None = None  # it may have been answered while the machine was apart
-    certainly_apart: bool = False
+    # It may have been answered while the machine was disconnected.
+    disconnected: DisconnectedTime | None = None
+    certainly_disconnected: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from .answer import Answers, header
-from .apart import ApartMachines
-from .apart_times import ApartTimes
 from .approvals import EarliestApprovals, Holds, Post, judge_accepted
 from .coupling import Couplings
 from .dialect import Version
+from .disconnected import DisconnectedMachines
+from .disconnected_times import DisconnectedTimes
 from .document import Document, read_document
 from .event_course import EventCourse
 from .facts import Facts
@@ -59,7 +59,7 @@ class _TraceJudge:
         self._fleets = Fleets(trace)
         self._order = Order(trace)
         self._gaps = Gaps(trace)
-        self._apart = ApartTimes(trace)
+        self._disconnected = DisconnectedTimes(trace)
         self._requests: dict[tuple[str, str, Pairs, bytes], Request] = {}
         self._documents: dict[tuple[bytes, Version], Document] = {}
         self._tagged: dict[tuple[str, Version, str], Document | None] = {}
@@ -81,21 +81,25 @@ class _TraceJudge:
         for sighting in documents_seen:
             facts.add(sighting)
             sightings.add(sighting)
-            if not sighting.apart:
+            if not sighting.disconnected:
                 couplings.add(sighting)
         sightings.finish()
         facts.finish(sightings.first_scheduled, trace.short_notices)
-        standing = StandingHolds(trace, facts, self._apart)
+        standing = StandingHolds(trace, facts, self._disconnected)
         holds = Holds(JointProgress(joints), windows, unannounced, standing)
         course = EventCourse(
             trace, self._order, gaps, self._fleets, facts, holds, approvals, sightings, findings
         )
         located = [sighting for sighting in documents_seen if sighting.caller.key is not None]
         posts_located = [post for post in posts if post.caller.key is not None]
-        course.walk([*located, *(post for post in posts_located if not post.certainly_apart)])
-        judge_failed(answers, located, trace, self._order, self._apart, self._fleets)
-        ApartMachines(trace, self._apart, self._order, findings).judge(located, posts_located)
-        located = [sighting for sighting in located if not sighting.apart]
+        course.walk(
+            [*located, *(post for post in posts_located if not post.certainly_disconnected)]
+        )
+        judge_failed(answers, located, trace, self._order, self._disconnected, self._fleets)
+        DisconnectedMachines(trace, self._disconnected, self._order, findings).judge(
+            located, posts_located
+        )
+        located = [sighting for sighting in located if not sighting.disconnected]
         judge_complete(trace, located, unclear, self._order, facts, findings)
         judge_unchanged(trace, gaps, located, findings)
         judge_idle(trace, gaps, located, self._order, findings)
@@ -162,9 +166,9 @@ class _TraceJudge:
         return posts, reads, unclear
 
     def _post(self, exchange: Exchange, request: Request, caller: Caller) -> Post:
-        apart = self._apart.touched(exchange, caller.machine)
-        certainly = apart is not None and self._apart.within(exchange, apart)
-        return Post(exchange, request, caller, apart, certainly)
+        disconnected = self._disconnected.touched(exchange, caller.machine)
+        certainly = disconnected is not None and self._disconnected.within(exchange, disconnected)
+        return Post(exchange, request, caller, disconnected, certainly)
 
     def _request(self, exchange: Exchange) -> Request:
         key = (exchange.method, exchange.target, exchange.headers, exchange.body)
@@ -202,16 +206,16 @@ class _TraceJudge:
         sightings: list[Sighting] = []
         for exchange, request, caller, document in sorted(reads, key=lambda read: read[0].asked):
             # A 304 counts as a poll even if its document is not known.
-            apart = self._apart.touched(exchange, caller.machine)
+            disconnected = self._disconnected.touched(exchange, caller.machine)
             period = None
-            if caller.key is not None and apart is not None:
-                period = periods.period_apart(exchange, caller, apart)
+            if caller.key is not None and disconnected is not None:
+                period = periods.period_while_disconnected(exchange, caller, disconnected)
             elif caller.key is not None:
                 period = periods.period(exchange, caller)
             if document is None:
                 document = self._document_of_304(exchange, request, caller)
             if document is not None and document.events is not None:
-                seen = Sighting(exchange, document, caller, period, apart is not None)
+                seen = Sighting(exchange, document, caller, period, disconnected is not None)
                 sightings.append(seen)
         return sightings
 

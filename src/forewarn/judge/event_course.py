@@ -52,7 +52,7 @@ class EventCourse:
             item = step.item
             group = self._group(item.caller.key or "")
             match item:
-                case Sighting(apart=True):  # may be behind the others
+                case Sighting(disconnected=True):  # may be behind the others
                     if step.action == "judge":
                         group.incarnations.compare(item)
                 case Sighting() if step.action == "judge":
@@ -65,7 +65,7 @@ class EventCourse:
                     group.waits.settle(item)
                     group.settle(item)
                 case Post() if step.action == "judge":
-                    if item.apart is None:
+                    if item.disconnected is None:
                         group.judge_refused(item)
                 case Post():
                     group.waits.settle_post(item)

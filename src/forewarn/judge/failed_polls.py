@@ -7,7 +7,7 @@ service stops, 500 is correct. A group that is already enabled must get its docu
 from collections.abc import Iterable
 
 from .answer import Answers
-from .apart_times import ApartTimes
+from .disconnected_times import DisconnectedTimes
 from .fleet import RECORD_SLACK, Caller, Fleets
 from .order import DISABLED_AFTER, Order, Sighting
 from .records import Exchange, Trace
@@ -18,7 +18,7 @@ def judge_failed(
     sightings: Iterable[Sighting],
     trace: Trace,
     order: Order,
-    apart: ApartTimes,
+    disconnected: DisconnectedTimes,
     fleets: Fleets,
 ) -> None:
     """Report failed polls of groups that were certainly enabled."""
@@ -31,8 +31,8 @@ def judge_failed(
         moving = caller.machine is not None and not fleets.is_there(caller.machine, exchange)
         if moving or _interrupted(exchange, trace):
             continue
-        # A node that is apart does not know what became of the group meanwhile.
-        alone = apart.touched(exchange, caller.machine) is not None
+        # A node that is disconnected does not know what became of the group meanwhile.
+        alone = disconnected.touched(exchange, caller.machine) is not None
         if any(
             order.before(earlier.exchange, exchange)
             and _enabled(earlier.exchange, exchange, caller, trace)

@@ -2,7 +2,7 @@
 
 The last lines of a recorder that is killed are missing: what was decided and done until then, and
 requests that were not answered yet. A gap of control hides everything that control writes, until
-it writes again what holds then; a gap of a node hides requests, and that it was apart.
+it writes again what holds then; a gap of a node hides requests, and that it was disconnected.
 """
 
 import math

@@ -1,5 +1,5 @@
-"""Judges that nothing starts while a halt, a window or blackout, an unwarned machine, or one that
-is apart forbids it.
+"""Judges that nothing starts while a halt, a window or blackout, an uninformed machine, or one that
+is disconnected forbids it.
 
 A start is reported if the whole time in which it must have happened is forbidden. What the service
 itself has recorded as the time of a start is believed; otherwise it lies between the last document
@@ -8,8 +8,8 @@ that shows the event Scheduled and the first sign that it had started. Failures 
 
 from collections.abc import Iterable, Iterator
 
-from .apart import IMPACT
 from .approvals import EarliestApprovals
+from .disconnected import IMPACT
 from .facts import Facts
 from .findings import Findings
 from .gaps import Gaps
@@ -19,7 +19,7 @@ from .standing_holds import HeldTime, Part, StandingHolds, Unit
 
 HALTED = "started-while-halted"
 OUTSIDE_WINDOW = "started-outside-window"
-UNWARNED = "started-unwarned"
+UNINFORMED = "started-uninformed"
 GRACE = "grace-start"
 
 
@@ -61,12 +61,12 @@ class HeldStarts:
             part = Unit(tuple(filter(self._has_started, unit.parts)), unit.joint)
             self._report(HALTED, unit.parts[0], self._holds.halted(part), *started)
             self._report(OUTSIDE_WINDOW, unit.parts[0], self._holds.closed(part), *started)
-            self._report(UNWARNED, unit.parts[0], self._holds.unwarned(unit), *started)
+            self._report(UNINFORMED, unit.parts[0], self._holds.uninformed(unit), *started)
             unapproved = all(
                 self._approvals.certainly_unapproved(id, started[1]) for id in unit.ids
             )
             if (
-                not self._report(IMPACT, unit.parts[0], self._holds.apart(part), *started)
+                not self._report(IMPACT, unit.parts[0], self._holds.disconnected(part), *started)
                 and unapproved
             ):
                 self._report(GRACE, unit.parts[0], self._holds.joined(part), *started)
@@ -102,7 +102,7 @@ class HeldStarts:
         )
 
     def _judge_unannounced(self) -> None:
-        """Report what was carried out at once in spite of a halt, or on a machine apart."""
+        """Report what was carried out at once in spite of a halt, or on a machine disconnected."""
         raised: dict[str, float] = {}  # the line may be written again
         for line in self._trace.unannounced:
             since = raised[line.event] = min(line.t, raised.get(line.event, line.t))
@@ -111,7 +111,7 @@ class HeldStarts:
                 part = Part(line.event, line.group, line.machines)
                 unit = Unit((part,))
                 self._report(HALTED, part, self._holds.halted(unit), since, until)
-                self._report(IMPACT, part, self._holds.apart(unit), since, until)
+                self._report(IMPACT, part, self._holds.disconnected(unit), since, until)
 
     def _report(
         self, rule: str, part: Part, times: Iterable[HeldTime], since: float, until: float

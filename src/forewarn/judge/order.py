@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
-from .apart_times import ApartTime
+from .disconnected_times import DisconnectedTime
 from .document import Document
 from .fleet import RECORD_SLACK, Caller
 from .records import Disabled, Exchange, Trace
@@ -32,7 +32,7 @@ class Sighting:
     document: Document
     caller: Caller
     period: Period | None  # None: too close to the disabling of the group
-    apart: bool = False  # it may have been answered while the machine was apart
+    disconnected: bool = False  # it may have been answered while the machine was disconnected
 
 
 class _Timed(Protocol):
@@ -130,15 +130,17 @@ class Periods:
             count += 1
         return count, silent
 
-    def period_apart(self, exchange: Exchange, caller: Caller, time: ApartTime) -> Period | None:
-        """Return the period of a document that a machine got while it was apart: if the group was
-        disabled since, its node does not know. Nor does anybody know of its polls."""
+    def period_while_disconnected(
+        self, exchange: Exchange, caller: Caller, time: DisconnectedTime
+    ) -> Period | None:
+        """Return the period of a document that a machine got while it was disconnected: if the
+        group was disabled since, its node does not know. Nor does anybody know of its polls."""
         assert caller.key is not None
         silent = self._silent.get(caller.key, 0)
         _, times = self._lines(caller.group)
         first = bisect_left(times, time.begin - self._slack)
         last = bisect_left(times, time.begin + self._slack)
-        # Or in the one in which it joined again, or if it was not apart.
+        # Or in the one in which it joined again, or if it was not disconnected.
         if exchange.t + self._slack >= time.end or not time.known:
             last = bisect_left(times, exchange.t + self._slack)
         return (first, silent) if first == last else None

@@ -23,7 +23,7 @@ class _Recorder:
     def __init__(self, host: str | None, first: object) -> None:
         self._host = host
         self._first = self._last = first  # times of lines
-        # When it first wrote everything that was valid; of a node, whether it was apart.
+        # When it first wrote everything that was valid; of a node, whether it was disconnected.
         self._stated: object = None
         self._beheaded = False
         self.running = False
@@ -34,7 +34,7 @@ class _Recorder:
             self.running = kind == "up"
         if self._stated is not None:
             return
-        if kind in ("up", "apart", "joined"):
+        if kind in ("up", "disconnected", "joined"):
             self._stated = self._last
         elif kind == "event" or self._host is not None:
             # Only they record the time of their own clock with these.

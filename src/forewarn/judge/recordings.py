@@ -73,7 +73,7 @@ def _note(record: Mapping[object, object], contents: _Contents) -> None:
     kind, machine, machines = (record.get(key) for key in ("kind", "machine", "machines"))
     if kind == "fleet" and isinstance(machines, Mapping):
         contents.fleet.update(name for name in machines if isinstance(name, str))
-    elif kind in ("apart", "joined") and isinstance(machines, list):
+    elif kind in ("disconnected", "joined") and isinstance(machines, list):
         contents.by_node = True
         contents.mentioned.update(name for name in machines if isinstance(name, str))
     elif kind == "exchange" and isinstance(machine, str):

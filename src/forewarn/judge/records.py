@@ -108,9 +108,9 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class ApartLine:
-    """From then on machines are apart, answered by a node that control cannot reach; or they have
-    `joined` again."""
+class DisconnectedLine:
+    """From then on machines are disconnected, answered by a node that control cannot reach; or they
+    have `joined` again."""
 
     index: int
     t: float
@@ -296,7 +296,7 @@ class Trace:
     # By event: from when on no window or blackout holds it, as an operator wants it.
     ignores_windows: Mapping[str, float] = field(default_factory=dict)
     recorded: Mapping[str, RecordedEvent] = field(default_factory=dict)
-    apart: tuple[ApartLine, ...] = ()
+    disconnected: tuple[DisconnectedLine, ...] = ()
     without_node: tuple[WithoutNode, ...] = ()
     wall: bool = False  # the service's clock is a wall clock, and runs like any other
     definite: bool = False  # the service's store is one in which what has failed did not happen
@@ -320,9 +320,9 @@ class Trace:
     @property
     def gapless(self) -> bool:
         """Whether it is complete, and neither a fault hides an answer of the service nor was a
-        machine, while it was apart, shown less than there was."""
+        machine, while it was disconnected, shown less than there was."""
         return (
             self.complete
-            and not self.apart
+            and not self.disconnected
             and not any(exchange.fault or exchange.status is None for exchange in self.exchanges)
         )

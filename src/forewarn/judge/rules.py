@@ -62,13 +62,13 @@ _COURSE = {
     "short-notice": "NotBefore is at least the type's minimum notice after the announcement.",
     "unscheduled-start": "A Freeze or Preempt is Scheduled before it is Started.",
     "early-start": "Without an approval no event starts before its NotBefore.",
-    "grace-start": "After an outage or a clock step, and after its machines were apart, no event"
-    " starts by its NotBefore for a while.",
+    "grace-start": "After an outage or a clock step, and after its machines were disconnected, no"
+    " event starts by its NotBefore for a while.",
     "window": "An event that has a window starts only while it is open.",
     "started-while-halted": "Nothing that a halt covers starts until the halt is released.",
     "started-outside-window": "Maintenance starts only when the windows and blackouts of its"
     " machines allow it, unless an operator lets it ignore them.",
-    "started-unwarned": "Host maintenance does not start while a machine on the host is not named"
+    "started-uninformed": "Host maintenance does not start while a machine on the host is not named"
     " by it.",
     "joint-start": "The events of one host maintenance start together, in all its groups.",
     "joint-not-before": "The events of one host maintenance have one NotBefore.",
@@ -87,11 +87,11 @@ _COURSE = {
     "domain-overlap": "The platform disturbs one update domain and one fault domain of a group at a"
     " time.",
     "machine-overlap": "A machine has one Started event; others wait for it.",
-    "apart-backwards": "Documents of one machine do not go back while it is apart, nor when it has"
-    " joined again.",
-    "apart-approved": "An approval is not accepted by a node that control cannot reach.",
-    "apart-impact": "Nothing that was not started before is started for, or done to, a machine"
-    " that is apart, unless it fails.",
+    "disconnected-backwards": "Documents of one machine do not go back while it is disconnected,"
+    " nor when it has joined again.",
+    "disconnected-approved": "An approval is not accepted by a node that control cannot reach.",
+    "disconnected-impact": "Nothing that was not started before is started for, or done to, a"
+    " machine that is disconnected, unless it fails.",
     "impact-early": "Without an approval nothing is done to a machine before NotBefore.",
     "impact-while-scheduled": "Nothing is done to a machine while its event is still Scheduled.",
     "impact-after-gone": "Nothing is done to a machine for an event that is gone.",

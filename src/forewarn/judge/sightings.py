@@ -2,7 +2,7 @@
 
 Only the sightings that prove most are kept: the first as Started, the first and the last as
 Scheduled. Most polls repeat a document, so they are kept by document. What a machine is
-shown while it is apart was true once, but perhaps no longer, so it is never a last sighting.
+shown while it is disconnected was true once, but perhaps no longer, so it is never a last sighting.
 """
 
 import math
@@ -19,7 +19,7 @@ class _Span:
 
     first: Sighting  # the one that was complete first
     first_asked: float
-    last: Sighting | None  # the one that was asked for last, not by a machine that was apart
+    last: Sighting | None  # the one that was asked for last, not by a machine that was disconnected
 
 
 class Sightings:
@@ -33,7 +33,7 @@ class Sightings:
 
     def add(self, sighting: Sighting) -> None:
         exchange = sighting.exchange
-        if exchange.host is not None and exchange.real is not None and not sighting.apart:
+        if exchange.host is not None and exchange.real is not None and not sighting.disconnected:
             there = self._there.setdefault(sighting.document, {})
             first, latest = there.get(exchange.host, (sighting, sighting))
             if exchange.position < first.exchange.position:
@@ -41,13 +41,13 @@ class Sightings:
             there[exchange.host] = first, _later(latest, sighting)
         span = self._spans.get(sighting.document)
         if span is None:
-            last = None if sighting.apart else sighting
+            last = None if sighting.disconnected else sighting
             self._spans[sighting.document] = _Span(sighting, exchange.asked, last)
             return
         if exchange.position < span.first.exchange.position:
             span.first = sighting
         span.first_asked = min(span.first_asked, exchange.asked)
-        if not sighting.apart:
+        if not sighting.disconnected:
             span.last = _later(span.last, sighting)
 
     def finish(self) -> None:

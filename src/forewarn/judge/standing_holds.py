@@ -1,6 +1,6 @@
 """What keeps events from starting although no document shows it: halts, the windows and blackouts
-of the fleet, machines on a host that its maintenance does not name, and machines that are apart or
-that control cannot reach. What a recording does not show may hold any event.
+of the fleet, machines on a host that its maintenance does not name, and machines that are
+disconnected or that control cannot reach. What a recording does not show may hold any event.
 
 Each is a set of times in which an event must not start. An event that waits is excused for as long
 as one of them may have held it; starts in them are judged in `held_starts.py`.
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol, TypeVar
 
-from .apart_times import ApartTimes
 from .dialect import DELETING, WAITING_TYPES
+from .disconnected_times import DisconnectedTimes
 from .facts import Facts
 from .fleet import RECORD_SLACK, all_hosts
 from .order import TOLERANCE
@@ -29,9 +29,9 @@ from .records import (
     Trace,
 )
 
-# Seconds after which control knows for certain that a machine is apart: the longest time for which
-# it may rely on a node without hearing from it. Until then it may still start events there.
-APART_KNOWN = 60.0
+# Seconds after which control knows for certain that a machine is disconnected: the longest time for
+# which it may rely on a node without hearing from it. Until then it may still start events there.
+DISCONNECTED_KNOWN = 60.0
 
 
 class _Timed(Protocol):
@@ -89,10 +89,10 @@ class _Stay:
 
 
 class StandingHolds:
-    def __init__(self, trace: Trace, facts: Facts, apart: ApartTimes) -> None:
+    def __init__(self, trace: Trace, facts: Facts, disconnected: DisconnectedTimes) -> None:
         self._trace = trace
         self._facts = facts
-        self._apart = apart
+        self._disconnected = disconnected
         self.margin = TOLERANCE + trace.clock_error + (0.0 if trace.complete else RECORD_SLACK)
         self._joints: dict[str, Joint] = {}
         for joint in trace.joints:  # it may be written again, then without events that are over
@@ -113,7 +113,7 @@ class StandingHolds:
             or trace.maintenance
             or (self._joints and self._stays)
             or self._disputed
-            or apart.exist
+            or disconnected.exist
             or self._unreached
         )
 
@@ -147,8 +147,8 @@ class StandingHolds:
             times = [
                 *self.halted(unit),
                 *self.closed(unit),
-                *self.unwarned(unit),
-                *self.apart(unit),
+                *self.uninformed(unit),
+                *self.disconnected(unit),
                 *self._hidden(unit),
             ]
             self._times[unit.parts[0].id] = times
@@ -231,7 +231,7 @@ class StandingHolds:
                 return True
         return None
 
-    def unwarned(self, unit: Unit) -> Iterator[HeldTime]:
+    def uninformed(self, unit: Unit) -> Iterator[HeldTime]:
         """Yield the times in which a machine was on their host that they do not name."""
         joint = unit.joint
         if joint is None or joint.host is None:
@@ -248,16 +248,16 @@ class StandingHolds:
                 reason = f"while {stay.machine}, which was not warned, was on host {joint.host}"
                 yield HeldTime(stay.begin, stay.end, reason, certain)
 
-    def apart(self, unit: Unit) -> Iterator[HeldTime]:
-        """Yield the times in which a machine is apart that one of these events names."""
+    def disconnected(self, unit: Unit) -> Iterator[HeldTime]:
+        """Yield the times in which a machine is disconnected that one of these events names."""
         for part in unit.parts:
             if part.machines is None:
-                for time in self._apart.all():
+                for time in self._disconnected.all():
                     yield HeldTime(time.begin, time.end, "", False)
             for machine in part.machines or ():
-                reason = f"while {machine} was apart"
-                for time in self._apart.of(machine):
-                    known = min(time.begin + APART_KNOWN, time.end)
+                reason = f"while {machine} was disconnected"
+                for time in self._disconnected.of(machine):
+                    known = min(time.begin + DISCONNECTED_KNOWN, time.end)
                     certain = time.certain and self._exists(machine, unit)
                     yield HeldTime(time.begin, known, reason, False)
                     yield HeldTime(known, time.end, reason, certain)
@@ -277,15 +277,15 @@ class StandingHolds:
 
     def joined(self, unit: Unit) -> Iterator[HeldTime]:
         """Yield the times in which no event of a machine starts by its NotBefore: while the machine
-        is apart, and for a while when it has joined again."""
+        is disconnected, and for a while when it has joined again."""
         grace = self._trace.grace or 0.0
         for part in unit.parts:
             for machine in part.machines or ():
-                for time in self._apart.of(machine):
-                    noticed = time.end - time.begin > APART_KNOWN
+                for time in self._disconnected.of(machine):
+                    noticed = time.end - time.begin > DISCONNECTED_KNOWN
                     certain = noticed and time.certain and self._exists(machine, unit)
-                    reason = f"just after {machine} was apart, without an approval"
-                    known = min(time.begin + APART_KNOWN, time.end)
+                    reason = f"just after {machine} was disconnected, without an approval"
+                    known = min(time.begin + DISCONNECTED_KNOWN, time.end)
                     yield HeldTime(known, time.end + grace, reason, certain)
 
     def _exists(self, machine: str, unit: Unit) -> bool:

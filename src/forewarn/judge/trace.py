@@ -15,10 +15,10 @@ from typing import TypeVar, cast
 
 from .recording_file import Torn, TornFirst
 from .records import (
-    ApartLine,
     Approval,
     Configuration,
     Disabled,
+    DisconnectedLine,
     Exchange,
     FleetLine,
     FleetMachine,
@@ -57,7 +57,7 @@ _NOT_APPROVALS = frozenset(
         "joint",
         "window",
         "placement",
-        "apart",
+        "disconnected",
         "joined",
         "without-node",
         "halts",
@@ -118,7 +118,7 @@ def read_trace(records: Iterable[object]) -> Trace:
     maintenance: list[MaintenanceLine] = []
     ignores_windows: dict[str, float] = {}
     recorded: dict[str, RecordedEvent] = {}
-    apart: list[ApartLine] = []
+    disconnected: list[DisconnectedLine] = []
     without_node: list[WithoutNode] = []
     # By how much that of a node may be wrong, by its host and the time since when.
     clocks: dict[tuple[str, float], float] = {}
@@ -176,8 +176,8 @@ def read_trace(records: Iterable[object]) -> Trace:
                     windows.append(_window(record))
                 case "placement":
                     placements.append(_placement(t, record))
-                case "apart" | "joined":
-                    apart.append(_apart(index, t, record))
+                case "disconnected" | "joined":
+                    disconnected.append(_disconnected(index, t, record))
                 case "without-node":
                     without_node.append(WithoutNode(t, _text(record, "host")))
                 case "halts":
@@ -260,7 +260,7 @@ def read_trace(records: Iterable[object]) -> Trace:
         tuple(sorted(maintenance, key=lambda line: line.t)),
         ignores_windows,
         recorded,
-        tuple(sorted(apart, key=lambda line: line.t)),
+        tuple(sorted(disconnected, key=lambda line: line.t)),
         tuple(without_node),
         wall == {True},
         bool(engines) and engines <= _DEFINITE_ENGINES,
@@ -378,9 +378,9 @@ def _placement(t: float, record: Mapping[str, object]) -> Placement:
     return Placement(t, {name: _names(machines, name) for name in machines})
 
 
-def _apart(index: int, t: float, record: Mapping[str, object]) -> ApartLine:
+def _disconnected(index: int, t: float, record: Mapping[str, object]) -> DisconnectedLine:
     machines, host = _names(record, "machines"), _optional(record, "host")
-    return ApartLine(index, t, record["kind"] == "joined", machines, host)
+    return DisconnectedLine(index, t, record["kind"] == "joined", machines, host)
 
 
 def _gap(t: float, record: Mapping[str, object]) -> Gap:

@@ -59,7 +59,7 @@ class Tls(msgspec.Struct, frozen=True):
     key: Path
 
 
-class NodeLines(msgspec.Struct, frozen=True):
+class NodeConnections(msgspec.Struct, frozen=True):
     """Where nodes on other hosts connect to, and how both sides prove who they are."""
 
     address: Address
@@ -70,7 +70,7 @@ class NodeLines(msgspec.Struct, frozen=True):
     certificate_life: Duration = CERTIFICATE_LIFE  # of certificates that control issues
 
 
-class LocalLine(msgspec.Struct, frozen=True):
+class LocalConnection(msgspec.Struct, frozen=True):
     """Where the node on control's own host connects to. Whoever can open the socket is that node:
     the owner and the mode of its file decide."""
 
@@ -116,8 +116,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     identities: bytes = b""  # the secret with which tokens of machines are signed; empty: none
     allow_plain_control: bool = False  # allow plain HTTP beyond loopback
     oidc: Oidc | None = None  # whose tokens the control API accepts beside its own
-    nodes: NodeLines | None = None  # for nodes on other hosts
-    local_node: LocalLine | None = None  # for the node on this host
+    nodes: NodeConnections | None = None  # for nodes on other hosts
+    local_node: LocalConnection | None = None  # for the node on this host
     metadata_fds: tuple[int, ...] = ()  # listening sockets for guests that were handed over
     control_fd: int | None = None  # the same for operators
     nodes_fd: int | None = None  # the same for the node on this host
@@ -150,7 +150,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def address_rules(
-    guests: Iterable[Address], nodes: NodeLines | None, local_node: LocalLine | None
+    guests: Iterable[Address], nodes: NodeConnections | None, local_node: LocalConnection | None
 ) -> AddressRules:
     """Return which addresses guests can have, given those of the endpoint and those for nodes."""
     own = [address.host for address in guests]

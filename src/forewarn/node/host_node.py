@@ -1,6 +1,5 @@
-"""The node of a host: the guests' endpoint there, a line to control, and a journal of what it was
-told. It has no store and no control API, and makes no decisions.
-"""
+"""The node of a host: the guests' endpoint there, a connection to control, and a journal of what it
+was told. It has no store and no control API, and makes no decisions."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from forewarn.metadata.publishing.node_upstream import Dial, NodeUpstream
 from forewarn.node.component import Component
 from forewarn.node.config import Address, HostNodeConfig, Tls
 from forewarn.node.listening.certificates import Pair, examine
-from forewarn.node.listening.node_lines import make_tls_dial, make_unix_dial
+from forewarn.node.listening.node_connections import make_tls_dial, make_unix_dial
 from forewarn.node.listening.serve import serve_guests, url
 from forewarn.node.listening.socket_activation import adopt
 from forewarn.node.listening.sockets import all_or_none, open_socket
@@ -47,8 +46,8 @@ from forewarn.support.text import utc
 if TYPE_CHECKING:
     from forewarn.metadata.http.front import Front
 
-# Approvals and the like of one machine that are passed on to control, which ends the line of a node
-# that passes on more than 16 for each of its machines.
+# Approvals and the like of one machine that are passed on to control, which ends the connection of
+# a node that passes on more than 16 for each of its machines.
 DECISIONS_PER_SECOND = 10
 RENEW_AGAIN = 60.0  # seconds after which control is asked again for a certificate
 # Seconds by which the clock of a recording may differ from control's while that is not measured.
@@ -71,7 +70,7 @@ class HostNode(Component):
         """Raises NodeUnusable, or CannotListen."""
         super().__init__()
         self.config = config
-        self.certificates: Certificates | None = None  # for lines to control on other hosts
+        self.certificates: Certificates | None = None  # for connections to control on other hosts
         if config.tls is not None:
             self.certificates = Certificates(config.tls, config.authority, of_client=True)
             _check_name(config, config.tls)
@@ -94,8 +93,8 @@ class HostNode(Component):
         self.metadata_urls: list[str] = []
         self.status_url = ""
         self._trace: FileEventTrace | None = None
-        self._apart_since: Time | None = None  # None while it is joined
-        self._apart_machines: list[str] = []  # as recorded
+        self._disconnected_since: Time | None = None  # None while it is joined
+        self._disconnected_machines: list[str] = []  # as recorded
         # Since when by how many seconds the clock may be wrong, as recorded, and when that was.
         self._clock_error: tuple[Time, float, float] = (0, 0.0, 0.0)
 
@@ -120,13 +119,13 @@ class HostNode(Component):
             self._trace.write("up", up, clock_error=CLOCK_ERROR)
             self.clock.on_error = self._record_clock
             app = Recorder(self.endpoint, self._callers, self.upstream, self._trace)
-        self._became_apart(self._now())
+        self._became_disconnected(self._now())
         if self.upstream.synchronized.is_set():
             log.info(
                 "guests are shown what this node was told before it was started again",
                 host=self.config.host,
             )
-        self.upstream.on_apart = self._on_apart
+        self.upstream.on_disconnected = self._on_disconnected
         if self.config.status is not None:
             await self._open_status(tasks)
         # Not in `tasks`: if it ends, the caller gets the error.
@@ -144,7 +143,7 @@ class HostNode(Component):
         """Follow control for ever, and serve guests once everything is known."""
         parts = guard.Tasks()  # whose errors the caller gets
         try:
-            following = parts.start(self.upstream.run(), "line to control")
+            following = parts.start(self.upstream.run(), "connection to control")
             serving = parts.start(self._serve(app, tasks), "serving")
             await asyncio.wait([following, serving], return_when=asyncio.FIRST_COMPLETED)
             if serving.done():
@@ -189,16 +188,16 @@ class HostNode(Component):
         pages = StatusPages(lambda: list(self.readings()), self.health, self.machines)
         await pages.serve(listener, tasks, self._stack)
 
-    # Apart, and joined.
+    # Disconnected, and joined.
 
     def _now(self) -> Time:
         return self.upstream.now().at
 
-    def _on_apart(self, apart: bool) -> None:
+    def _on_disconnected(self, disconnected: bool) -> None:
         now = self._now()
-        if apart:
-            late = guard.boottime() - self.upstream.promised
-            self._became_apart(now - round(max(0.0, late) * SECOND))
+        if disconnected:
+            late = guard.boottime() - self.upstream.leased_until
+            self._became_disconnected(now - round(max(0.0, late) * SECOND))
             if not self.upstream.journal_problem:
                 log.warning(
                     "control cannot be reached: guests are shown what this node was told, and"
@@ -206,17 +205,19 @@ class HostNode(Component):
                     host=self.config.host,
                 )
         else:
-            if self._trace is not None and self._apart_machines:
-                self._trace.joined(now, self.config.host, self._apart_machines)
-            self._apart_since, self._apart_machines = None, []
+            if self._trace is not None and self._disconnected_machines:
+                self._trace.joined(now, self.config.host, self._disconnected_machines)
+            self._disconnected_since, self._disconnected_machines = None, []
             log.info("control has told this node everything", host=self.config.host)
         self.on_status()
 
-    def _became_apart(self, at: Time) -> None:
-        self._apart_since = at
-        self._apart_machines = sorted(self._callers.names()) if self._trace is not None else []
-        if self._trace is not None and self._apart_machines:
-            self._trace.apart(at, self.config.host, self._apart_machines)
+    def _became_disconnected(self, at: Time) -> None:
+        self._disconnected_since = at
+        self._disconnected_machines = (
+            sorted(self._callers.names()) if self._trace is not None else []
+        )
+        if self._trace is not None and self._disconnected_machines:
+            self._trace.disconnected(at, self.config.host, self._disconnected_machines)
 
     def _record_clock(self) -> None:
         """Record by how much the clock may differ from control's, if more is known about it."""
@@ -252,10 +253,10 @@ class HostNode(Component):
         why = f" ({self.upstream.problem})" if self.upstream.problem else ""
         if not self.serving.is_set():
             problems["guests"] = f"{NOT_TOLD}{why}"
-        elif self._apart_since is not None:
+        elif self._disconnected_since is not None:
             warnings["control"] = (
-                f"control could not be reached since {utc(self._apart_since)}{why}: guests are"
-                " shown what this node was told until then"
+                f"control could not be reached since {utc(self._disconnected_since)}{why}: guests"
+                " are shown what this node was told until then"
             )
         return Health(problems, warnings)
 
@@ -276,11 +277,13 @@ class HostNode(Component):
         """Yield the metrics of this node."""
         endpoint, now = self.endpoint, self._now()
         yield from endpoint.counts.readings(endpoint.connections.total, self.front)
-        apart = 0 if self._apart_since is None else max(0, now - self._apart_since)
+        disconnected = (
+            0 if self._disconnected_since is None else max(0, now - self._disconnected_since)
+        )
         yield gauge(
-            "forewarn_apart_seconds",
+            "forewarn_disconnected_seconds",
             "Time since control could be reached last; 0 while it can be",
-            {(): apart / SECOND},
+            {(): disconnected / SECOND},
         )
         heard = self.upstream.heard
         yield gauge(

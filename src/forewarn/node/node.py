@@ -33,7 +33,7 @@ from forewarn.node.config import Address, ArmListener, Config
 from forewarn.node.dev import on_loopback
 from forewarn.node.listening.exposure import check_exposure, keep_checking_admin_tokens
 from forewarn.node.listening.machine_sockets import MachinePorts, MachineSockets
-from forewarn.node.listening.node_lines import open_node_listeners
+from forewarn.node.listening.node_connections import open_node_listeners
 from forewarn.node.listening.own_certificate import OwnCertificate
 from forewarn.node.listening.serve import serve, serve_guests, url
 from forewarn.node.listening.sockets import ANY_HOST, open_socket
@@ -263,7 +263,7 @@ class Node(Component):
         self.host_index = HostIndex(store)
         self.host_index.load()
         self.host_index.placement.having = self.machine_index.at
-        self.apart_hosts = self.host_index.apart
+        self.unreachable_hosts = self.host_index.unreachable
         self.overview = Overview(store, self.poll_index)
         self.publishing = Publishing()
         self.writer = Writer(
@@ -388,7 +388,7 @@ class Node(Component):
         nodeless = nodeless_warning(self.host_index) if self.config.has_nodes else ""
         return {
             "state": self._went_back(),
-            "hosts": reach_warning(self.apart_hosts),
+            "hosts": reach_warning(self.unreachable_hosts),
             "nodes": nodeless,
             "placement": elsewhere_warning(self.host_index),
         }
@@ -411,9 +411,9 @@ class Node(Component):
             lost_commits = LostCommits(store, known, restored)
             await lost_commits.begin()
             self._start_publishing(tasks, lost_commits)
-        self.apart_hosts.begin(self.writer.now().at)
+        self.unreachable_hosts.begin(self.writer.now().at)
         if self.trace:
-            record_reach(self.trace, self.apart_hosts, self.writer.now)
+            record_reach(self.trace, self.unreachable_hosts, self.writer.now)
         self.returns.load()
         await self.driver.open()
         # Before anything new starts, so that nothing is resumed twice.

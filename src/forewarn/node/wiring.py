@@ -31,8 +31,8 @@ from forewarn.service.engine.catch_up import CatchUp
 from forewarn.service.engine.scheduler import Scheduler
 from forewarn.service.faults.registry import Faults
 from forewarn.service.fleet.apply import FleetApply
-from forewarn.service.indexes.apart_hosts import ApartHosts
 from forewarn.service.indexes.machines import MachineIndex
+from forewarn.service.indexes.unreachable_hosts import UnreachableHosts
 from forewarn.service.telemetry.event_trace import EventTrace, FileEventTrace
 from forewarn.store import Store, StoreUnusable
 from forewarn.store.engines import local_path, shared_impacts, store_for, stored_state
@@ -94,14 +94,14 @@ def make_driver(
     return registry.make(config.driver, context)
 
 
-def record_reach(trace: EventTrace, hosts: ApartHosts, now: Callable[[], Now]) -> None:
+def record_reach(trace: EventTrace, hosts: UnreachableHosts, now: Callable[[], Now]) -> None:
     """Record which hosts control cannot reach, now and from now on."""
 
     def changed(host: str) -> None:
-        trace.reach(now().at, [host], reached=not hosts.is_apart(host))
+        trace.reach(now().at, [host], reached=not hosts.is_unreachable(host))
 
-    apart = [host for host in hosts.hosts if hosts.is_apart(host)]
-    trace.reach(now().at, apart, reached=False)
+    disconnected = [host for host in hosts.hosts if hosts.is_unreachable(host)]
+    trace.reach(now().at, disconnected, reached=False)
     hosts.on_change(changed)
 
 

@@ -20,13 +20,13 @@ class MachineCourse:
     `polled_…` whether it has sent a poll between the announcement and then."""
 
     __slots__ = (
-        "apart",
         "approvals",
         "approved",
         "backing_off",
         "busy",
         "concerned",
         "delisted",
+        "disconnected",
         "hiding_version",
         "last_shown",
         "machine",
@@ -55,7 +55,7 @@ class MachineCourse:
         self.approvals = 0
         self.approved: Stamp | None = None  # when its first approval that counted was answered
         self.busy = ""  # what it was still doing when the event was carried out
-        self.apart = False  # its node could not be told of the event at once
+        self.disconnected = False  # its node could not be reached of the event at once
         self.backing_off = False  # it had no usable answer when the event became visible
         self.uncertain_approval: float | None = (
             None  # time of an approval that may not have counted

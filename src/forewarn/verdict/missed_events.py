@@ -134,7 +134,7 @@ def _excuse(
         return "the trace has no lines about events"
     if event.hidden:
         return "its group was disabled"
-    if course.apart:
+    if course.disconnected:
         return "its node could not be reached by control"
     if course.hiding_version:
         return "it used an older api-version at first"

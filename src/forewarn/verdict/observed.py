@@ -31,7 +31,7 @@ class Observed:
         self.active: dict[str, dict[str, EventCourse]] = {}  # by group
         self.spot: frozenset[str] = frozenset()
         self.restart_seconds = RESTART_SECONDS  # at the service's speed
-        self._apart: set[str] = set()  # machines whose node control cannot reach
+        self._disconnected: set[str] = set()  # machines whose node control cannot reach
         self.nobody_polled = True  # no client has polled yet
         self.unknown_callers = 0  # requests from addresses of no machine
         self.dropped_courses = 0
@@ -128,22 +128,22 @@ class Observed:
             self._courses += 1
             self._unaffected_courses += unaffected
             course = event.machine_course(machine, self.clients.get(machine))
-            course.apart = machine in self._apart
+            course.disconnected = machine in self._disconnected
         return course
 
-    def set_apart(self, machines: Iterable[str]) -> None:
+    def set_disconnected(self, machines: Iterable[str]) -> None:
         """Excuse machines whose node control cannot reach: they may not be shown everything."""
         for machine in machines:
-            if len(self._apart) < MAX_CLIENTS:
-                self._apart.add(machine)
+            if len(self._disconnected) < MAX_CLIENTS:
+                self._disconnected.add(machine)
             for events in self.active.values():
                 for event in events.values():
                     course = event.machine_courses.get(machine)
                     if course is not None and event.started is None:
-                        course.apart = True
+                        course.disconnected = True
 
     def set_joined(self, machines: Iterable[str]) -> None:
-        self._apart.difference_update(machines)
+        self._disconnected.difference_update(machines)
 
     def interrupt(self, now: Stamp) -> None:
         """Excuse everybody: the service stopped or started, or its clock was stepped."""

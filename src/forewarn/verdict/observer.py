@@ -146,8 +146,8 @@ class Observer:
                 client = self._observed.clients.get(lines.name(line.get("machine")))
                 if client is not None:
                     client.responds(lines.name(line.get("client")))
-            case "apart":
-                self._observed.set_apart(lines.names(line.get("machines")))
+            case "disconnected":
+                self._observed.set_disconnected(lines.names(line.get("machines")))
             case "joined":
                 self._observed.set_joined(lines.names(line.get("machines")))
             case "disabled":

@@ -131,11 +131,11 @@ def test_the_node_of_a_host_is_listed(service: Service) -> None:
     cut_off(service, "h1")
     lines = {line.split()[0]: line for line in printed(service, "host", "list").splitlines()[1:]}
     since = json.loads(run(service, "host", "show", "h1", "--json").stdout)["node"]["since"]
-    assert " apart since 20" in lines["h1"]
+    assert " disconnected since 20" in lines["h1"]
     assert since
     assert " joined " in lines["h2"]
     assert " - " in lines["h3"]
-    assert "node      apart since 20" in printed(service, "host", "show", "h1")
+    assert "node      disconnected since 20" in printed(service, "host", "show", "h1")
 
 
 def test_status_readiness_and_metrics_report_cut_off_hosts(service: Service) -> None:
@@ -148,13 +148,13 @@ def test_status_readiness_and_metrics_report_cut_off_hosts(service: Service) -> 
     assert ready["status"] == "ok"
     assert "h1" not in ready["warnings"]["hosts"]
     metrics = ask(service, "GET", "/metrics").raw.decode()
-    assert "forewarn_hosts_apart 2.0" in metrics
-    assert "forewarn_host_apart_seconds 90.0" in metrics
+    assert "forewarn_hosts_unreachable 2.0" in metrics
+    assert "forewarn_host_unreachable_seconds 90.0" in metrics
     join(service, "h1", "h2")
     assert ask(service, "GET", "/readyz").body["warnings"] == {}
     metrics = ask(service, "GET", "/metrics").raw.decode()
-    assert "forewarn_hosts_apart 0.0" in metrics
-    assert "forewarn_host_apart_seconds 0.0" in metrics
+    assert "forewarn_hosts_unreachable 0.0" in metrics
+    assert "forewarn_host_unreachable_seconds 0.0" in metrics
 
 
 def test_a_fleet_file_neither_gives_a_host_a_node_nor_takes_it_away(
@@ -164,7 +164,7 @@ def test_a_fleet_file_neither_gives_a_host_a_node_nor_takes_it_away(
     file = tmp_path / "fleet.yaml"
     file.write_text(FLEET.replace("h3]", "{name: h3, labels: {row: west}}]"))
     printed(service, "apply", file)
-    assert node(service, "h3")["state"] == "apart"
+    assert node(service, "h3")["state"] == "disconnected"
     assert "node" not in ask(service, "GET", "/v1/fleet").raw.decode()
     file.write_text(FLEET.replace(", h3]", "]"))
     printed(service, "apply", file)
@@ -195,7 +195,7 @@ def test_machines_of_a_host_that_has_failed_are_moved_and_nothing_waits_for_it(
     assert ask(service, "GET", "/v1/machines/solo").body["host"] in ("h2", "h3")
     assert service.document("solo")["Events"] == []
     assert "machines have moved" in printed(service, "event", "explain", reboot.id)
-    assert node(service, "h1")["state"] == "apart"
+    assert node(service, "h1")["state"] == "disconnected"
     assert ask(service, "GET", "/readyz").body["warnings"] == {}  # that it has failed is known
 
 

@@ -163,7 +163,7 @@ def test_only_the_leader_knows_which_nodes_of_hosts_have_joined(
     states = [ask(n.control_url, "GET", "/v1/hosts/h1").json() for n in (leader, follower)]
     assert [state["node"]["state"] for state in states] == ["joined", "unknown"]
     samples = [metrics(n.control_url) for n in (leader, follower)]
-    assert ["forewarn_hosts_apart" in sample for sample in samples] == [True, False]
+    assert ["forewarn_hosts_unreachable" in sample for sample in samples] == [True, False]
     event = ask(leader.control_url, "POST", "/v1/events", REBOOT).json()["id"]
     until(lambda: follower.store.seq == leader.store.seq)
     for path in (f"/v1/events/{event}/explain", "/v1/hosts/h1/explain"):

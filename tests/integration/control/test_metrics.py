@@ -252,7 +252,7 @@ def test_every_metric_is_documented_and_every_documented_one_exists(service: Ser
         re.findall(r"^\| `((?:forewarn|process)_[a-z_]+)(?:\{[a-z_,]*\})?` \|", text, re.M)
     )
     exposed = set(re.findall(r"^# TYPE (\S+) ", scraped(service), re.M))
-    of_nodes = {"forewarn_apart_seconds", "forewarn_control_silence_seconds"}
+    of_nodes = {"forewarn_disconnected_seconds", "forewarn_control_silence_seconds"}
     not_here = of_nodes | {"forewarn_journal_bytes", "forewarn_journal_failing"}
     # There are no tables [[notify]].
     not_here |= {name for name in documented if name.startswith("forewarn_notify_")}

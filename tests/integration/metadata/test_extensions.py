@@ -776,7 +776,7 @@ def test_readiness_survives_a_restart(tmp_path: Path, front: bool) -> None:
 
 
 class Disk(MemoryStore):
-    """A store that can be told to fail."""
+    """A store that can be reached to fail."""
 
     fails = False
 

@@ -82,7 +82,7 @@ def test_machines_do_not_follow_each_other_from_one_failed_host_to_the_next() ->
         assert sorted(on_hosts(service).values()) == [8, 8, 8, 8]
 
 
-def test_update_domains_that_move_together_are_kept_apart() -> None:
+def test_update_domains_that_move_together_are_kept_unreachable() -> None:
     with Service(TWO_DOMAINS) as service:
         service.host("h1").fail()
         service.clock.advance("1h")

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from forewarn.node import Config, Node
-from forewarn.node.config import Address, NodeLines
+from forewarn.node.config import Address, NodeConnections
 from forewarn.service.access.authority import CERTIFICATE, create_authority
 from forewarn.service.fleet.read import parse
 from forewarn.service.platform.enrollment import CreatedEnrollment, NewEnrollment
@@ -234,7 +234,7 @@ def test_the_installed_node_is_enrolled_with_one_line(root: CleanRoot, tmp_path:
     root.done("rm", "-f", "/var/lib/forewarn-node/journal")  # that of another control
     keeps = tmp_path / "authority"
     create_authority(keeps)
-    lines = NodeLines(Address("127.0.0.1", 0), None, keeps / CERTIFICATE, keeps)
+    lines = NodeConnections(Address("127.0.0.1", 0), None, keeps / CERTIFICATE, keeps)
 
     def join(control: str, token: str) -> None:
         line = ["forewarn-node", "join", control, token]

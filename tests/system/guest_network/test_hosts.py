@@ -50,7 +50,7 @@ def test_while_control_is_away_guests_are_answered_and_nothing_is_approved(
     hosts.kill(hosts.control)
     with ThreadPoolExecutor(3) as threads:
         asked = [threads.submit(guests[f"web_{n}"].approve, event) for n in range(3)]
-        until(lambda: all(hosts.apart(host) for host in HOSTS))
+        until(lambda: all(hosts.unreachable(host) for host in HOSTS))
         assert [answer.result() for answer in asked] == [500, 500, 500]
     assert {name: guest.poll() for name, guest in guests.items()} == shown
 

@@ -154,4 +154,4 @@ def test_a_guest_is_answered_while_control_is_away_and_its_node_is_killed(rack: 
     rack.lab.host.run([*FOREWARN, "conformance", *files], env=rack.environment)
     kinds = [json.loads(line)["kind"] for line in files[1].read_text().splitlines()]
     assert kinds.count("up") == 2
-    assert "apart" in kinds  # after its own restart
+    assert "disconnected" in kinds  # after its own restart

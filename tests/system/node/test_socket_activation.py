@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.node.config import Address, Config, LocalLine
+from forewarn.node.config import Address, Config, LocalConnection
 from forewarn.node.listening.socket_activation import (
     HandedOverSockets,
     adopt,
@@ -164,11 +164,11 @@ def test_the_socket_for_the_node_on_this_host_has_a_path_that_not_every_user_can
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "nodes"
-    asked = Config(local_node=LocalLine(Path("/run/other"), "h1"))
+    asked = Config(local_node=LocalConnection(Path("/run/other"), "h1"))
     with open_unix_socket(path, "nodes") as local:
         handed_over = HandedOverSockets(nodes=local.fileno())
         config = use_handed_over(asked, handed_over, anywhere=False)
-        assert config.local_node == LocalLine(path, "h1")
+        assert config.local_node == LocalConnection(path, "h1")
         assert config.nodes_fd == local.fileno()
         with pytest.raises(CannotListen, match="the setting nodes names no path"):
             use_handed_over(Config(), handed_over, anywhere=False)

@@ -60,7 +60,7 @@ def in_turn(*replies: Response) -> Script:
 # How often
 
 
-def test_polls_are_a_second_apart_give_or_take_and_never_the_same() -> None:
+def test_polls_are_a_second_unreachable_give_or_take_and_never_the_same() -> None:
     stage = ScriptedExchanges(in_turn(document()))
     stage.until(60)
     assert 54 <= len(stage.polls) <= 67

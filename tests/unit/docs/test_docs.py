@@ -1,4 +1,4 @@
-"""The documents tell the truth about what can be told mechanically."""
+"""The documents tell the truth about what can be reached mechanically."""
 
 from __future__ import annotations
 

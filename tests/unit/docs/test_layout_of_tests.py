@@ -10,7 +10,7 @@ import pytest
 from helpers.paths import ROOT, TESTS
 
 UNIT, SOURCE = TESTS / "unit", ROOT / "src" / "forewarn"
-APART = ("docs", "packaging")  # about documents and shipped files, not about modules
+UNREACHABLE = ("docs", "packaging")  # about documents and shipped files, not about modules
 SECTION = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("\n## Tests\n")[2]
 SECTION = SECTION.partition("\n## ")[0]
 
@@ -20,7 +20,7 @@ def test_every_unit_test_is_named_after_a_module_beside_it() -> None:
     files = [
         file.relative_to(UNIT)
         for file in sorted(UNIT.rglob("test_*.py"))
-        if file.relative_to(UNIT).parts[0] not in APART
+        if file.relative_to(UNIT).parts[0] not in UNREACHABLE
     ]
     assert len(files) > 100
     assert [str(file) for file in files if not _has_module(file)] == []

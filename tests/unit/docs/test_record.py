@@ -1,4 +1,4 @@
-"""docs/test/record.md tells the truth about what can be told mechanically."""
+"""docs/test/record.md tells the truth about what can be reached mechanically."""
 
 from __future__ import annotations
 

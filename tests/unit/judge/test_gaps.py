@@ -130,7 +130,7 @@ def test_an_event_waits_for_a_node_that_was_killed() -> None:
     assert found(waiting({**killed_node, "host": "h3"})) == {"lost-approval"}
 
 
-def test_a_node_whose_recording_has_a_gap_may_be_apart() -> None:
+def test_a_node_whose_recording_has_a_gap_may_be_disconnected() -> None:
     def trace() -> Recording:
         recording = Recording().hosts(T0 - 5, web_0="h1", web_1="h2").see(T0, 2, FAR, host="h1")
         recording.see(T0 + 20, 3, machine="web_1", host="h2")

@@ -8,7 +8,7 @@ import pytest
 
 from forewarn.judge import RULES, judge
 from helpers.broken_planned_work import PLANNED
-from helpers.broken_unreachable_hosts import APART
+from helpers.broken_unreachable_hosts import DISCONNECTED
 from helpers.judge_returns import CARRIED_OUT, carried_out
 from helpers.judge_traces import (
     DUE,
@@ -698,7 +698,7 @@ BROKEN: dict[str, list[Build]] = {
         lambda: carried_out(every=None).over_at(CARRIED_OUT + 5),
     ],
 }
-for name, more in (*PLANNED.items(), *APART.items()):
+for name, more in (*PLANNED.items(), *DISCONNECTED.items()):
     BROKEN[name] = [*BROKEN.get(name, ()), *more]
 
 

@@ -251,7 +251,7 @@ def test_a_caller_from_an_unlisted_address_where_addresses_are_not_all_known() -
 
 
 def test_one_address_that_asks_as_several_machines() -> None:
-    # Where each machine has an address to be asked at, only Host tells them apart.
+    # Where each machine has an address to be asked at, only Host tells them disconnected.
     recording = Recording(fleet=False)
     for t, host, incarnation in ((0, "127.0.1.1", 9), (1, "127.0.1.2", 3), (2, "127.0.1.1", 9)):
         recording.see(

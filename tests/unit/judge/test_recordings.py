@@ -26,7 +26,7 @@ def near() -> Recording:
         Recording(fleet=False)
         .note({"kind": "up", "t": T0 - 5, "host": "h1"})
         .see(T0, 5, OWN, OTHER, host="h1")
-        .apart(T0 + 10, host="h1")
+        .disconnected(T0 + 10, host="h1")
         .see(T0 + 50, 5, OWN, OTHER, host="h1")
         .joined(T0 + 100, host="h1")
         .see(T0 + 101, 7, OWN, host="h1")
@@ -91,7 +91,7 @@ def test_a_machine_that_moves_is_followed_from_one_node_to_the_other(
     for t, hosts in ((T0 + 105, ["h1", "h2"]), (T0 + 120, ["h2"])):
         moving.note({"kind": "placement", "t": t, "machines": {"web_0": hosts}})
     # The node that it has left is cut off, and does not know that it has left.
-    left = near().see(T0 + 108, 7, OWN, host="h1").apart(T0 + 115, host="h1")
+    left = near().see(T0 + 108, 7, OWN, host="h1").disconnected(T0 + 115, host="h1")
     there = with_ids("4444", Recording(fleet=False).see(T0 + 106, 7, OWN, host="h2"))
     there.see(T0 + 130, incarnation, OWN, host="h2", answer_headers={"x-ms-request-id": "last"})
     code, output = checked(tmp_path, h1=left, control=moving, h2=far(), h2_later=there)
@@ -126,7 +126,10 @@ def test_without_the_fleet_each_machine_is_checked_by_itself_with_a_note(
             r"one and other .*\(Front_IN_0, jump, web_0 .*; db_0, db_1, db_2 ",
         ),
         (
-            {"node": Recording(fleet=False).apart(T0, "db_0").see(T0, 1), "control": control()},
+            {
+                "node": Recording(fleet=False).disconnected(T0, "db_0").see(T0, 1),
+                "control": control(),
+            },
             "",
         ),
     ],

@@ -23,7 +23,7 @@ class Held:
 
     halted: Minutes
     closed: Minutes
-    unwarned: Minutes
+    uninformed: Minutes
 
     def rules(self, minute: int) -> set[str]:
         return {
@@ -31,7 +31,7 @@ class Held:
             for rule, minutes in (
                 ("started-while-halted", self.halted),
                 ("started-outside-window", self.closed),
-                ("started-unwarned", self.unwarned),
+                ("started-uninformed", self.uninformed),
             )
             if minute in minutes
         }
@@ -59,7 +59,7 @@ def recorded(held: Held, start: int, stop: int, lines: bool) -> Recording:
     for minute in (0, *range(NOTICE - 1, stop)):
         t = T0 + 60 * minute
         recording.halts(t, *([{"groups": ["web"]}] if minute in held.halted else []))
-        recording.placement(t, web_1="h" if minute in held.unwarned else "g")
+        recording.placement(t, web_1="h" if minute in held.uninformed else "g")
         for seconds in (20, 40):
             if (minute, seconds) == (start, 40):
                 if lines:

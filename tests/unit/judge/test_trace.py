@@ -76,7 +76,7 @@ def test_a_torn_last_line_is_counted_and_the_rest_is_judged(tmp_path: Path) -> N
         b'{"kind":"approval","t":1}',
         b'{"kind":"disabled","t":1}',
         b'{"kind":"step","t":1}',
-        b'{"kind":"apart","t":1}',
+        b'{"kind":"disconnected","t":1}',
         b'{"kind":"joined","t":1,"machines":["web_0"],"host":5}',
         b'{"kind":"without-node","t":1}',
         b'{"kind":"up","t":1,"host":"h1","clock_error":"small"}',

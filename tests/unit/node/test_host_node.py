@@ -116,7 +116,7 @@ def test_guests_are_answered_also_while_control_is_away_and_after_a_restart(
         trace = tmp_path / "node.jsonl"
         async with nodes.control() as control, nodes.node(record=trace) as node:
             await until(node.serving.is_set)
-            await until(lambda: not node.upstream.apart)
+            await until(lambda: not node.upstream.disconnected)
             assert (await get(f"{node.status_url}/readyz"))[1] == (
                 b'{"status":"ok","parts":{"guests":"ok"},"warnings":{}}'
             )
@@ -133,7 +133,7 @@ def test_guests_are_answered_also_while_control_is_away_and_after_a_restart(
             assert status == 200
             assert "not be reached" in json.loads(body)["warnings"]["control"]
             _, metrics = await get(f"{node.status_url}/metrics")
-            assert b"forewarn_apart_seconds" in metrics
+            assert b"forewarn_disconnected_seconds" in metrics
             assert b"forewarn_control_silence_seconds" in metrics
             assert b"forewarn_journal_bytes" in metrics
             assert b"forewarn_journal_failing 0.0" in metrics
@@ -152,7 +152,7 @@ def test_guests_are_answered_also_while_control_is_away_and_after_a_restart(
             ("down", None),
             ("end", None),
             ("up", None),
-            ("apart", ["web_0"]),
+            ("disconnected", ["web_0"]),
             ("exchange", None),
             ("down", None),
             ("end", None),
@@ -164,7 +164,7 @@ def test_guests_are_answered_also_while_control_is_away_and_after_a_restart(
     run(play, tmp_path)
 
 
-def test_the_time_in_which_it_is_apart_is_recorded_from_the_end_of_its_promise(
+def test_the_time_in_which_it_is_disconnected_is_recorded_from_the_end_of_its_read_lease(
     tmp_path: Path,
 ) -> None:
     async def play(nodes: Nodes) -> None:
@@ -178,18 +178,18 @@ def test_the_time_in_which_it_is_apart_is_recorded_from_the_end_of_its_promise(
             async with nodes.control() as control:
                 nodes.listen_again_at(control.nodes_address)
                 node = await ending.enter_async_context(nodes.node(record=trace))
-                await until(lambda: not node.upstream.apart)
+                await until(lambda: not node.upstream.disconnected)
             earliest = node.upstream.now().at / 1e6
-            node.upstream._promised = guard.boottime()  # rather than wait for it
+            node.upstream._leased_until = guard.boottime()  # rather than wait for it
             latest = node.upstream.now().at / 1e6
-            await until(lambda: bool(lines("apart")))
-            (apart,) = lines("apart")
-            assert apart["machines"] == ["web_0"]
-            assert earliest - ROUNDED <= apart["t"] <= latest + ROUNDED
+            await until(lambda: bool(lines("disconnected")))
+            (disconnected,) = lines("disconnected")
+            assert disconnected["machines"] == ["web_0"]
+            assert earliest - ROUNDED <= disconnected["t"] <= latest + ROUNDED
             async with nodes.control():
                 await until(lambda: bool(lines("joined")))
                 (joined,) = lines("joined")
-                assert joined["machines"] == apart["machines"]
+                assert joined["machines"] == disconnected["machines"]
                 assert node.upstream.connected
                 assert node.health().warnings == {}
 

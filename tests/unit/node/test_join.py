@@ -22,7 +22,7 @@ from forewarn.metadata.publishing.messages import (
 )
 from forewarn.node import Config, Node
 from forewarn.node import join as joining
-from forewarn.node.config import Address, NodeLines, Tls
+from forewarn.node.config import Address, NodeConnections, Tls
 from forewarn.node.join import CannotJoin, Files, Joined, Token, ask, check, with_settings
 from forewarn.service.access.authority import CERTIFICATE, Authority, create_authority
 from forewarn.service.fleet.read import parse
@@ -38,7 +38,7 @@ async def control(directory: Path) -> AsyncIterator[Node]:
     """A service that keeps an authority."""
     keeps = directory / "authority"
     create_authority(keeps)
-    lines = NodeLines(HERE, None, keeps / CERTIFICATE, keeps)
+    lines = NodeConnections(HERE, None, keeps / CERTIFICATE, keeps)
     async with Node(Config(fleet=parse(FLEET), nodes=lines)) as node:
         yield node
 
@@ -100,7 +100,7 @@ def test_control_that_does_not_enroll_hosts_is_named(
 
     async def play() -> None:
         authority = OtherAuthority(tmp_path)
-        lines = NodeLines(HERE, authority.issue("127.0.0.1"), authority.path)
+        lines = NodeConnections(HERE, authority.issue("127.0.0.1"), authority.path)
         async with Node(Config(fleet=parse(FLEET), nodes=lines)) as node:
             assert node.nodes_address is not None
             with pytest.raises(CannotJoin, match="no control node enrolls this host"):

@@ -327,7 +327,7 @@ def test_a_group_that_was_disabled_could_not_see_its_events() -> None:
 def test_a_client_of_a_node_that_is_cut_off_is_excused(joined: bool, expected: set[str]) -> None:
     world = World()
     world.poll_for(5)
-    world.tell("apart", host="rack-1", machines=["web_0"])
+    world.tell("disconnected", host="rack-1", machines=["web_0"])
     if joined:
         world.tell("joined", host="rack-1", machines=["web_0"])
     world.raise_("Preempt", "web_0")
@@ -340,7 +340,7 @@ def test_a_client_cut_off_before_its_next_poll_is_excused() -> None:
     world = World()
     world.poll_for(5)
     id = world.raise_("Preempt", "web_0")
-    world.tell("apart", host="rack-1", machines=["web_0"])
+    world.tell("disconnected", host="rack-1", machines=["web_0"])
     world.wait(61)
     world.tell("joined", host="rack-1", machines=["web_0"])
     world.poll()

@@ -190,8 +190,8 @@ def _show(records: list[HistoryRecord]) -> None:
 
 def _note(record: HistoryRecord) -> str:
     """Return the note of an entry and, of an event that has started, who had not been warned."""
-    unwarned = [name for name, since in (record.shown or {}).items() if since is None]
-    warning = f"not shown before to {listing(unwarned)}" if unwarned else ""
+    uninformed = [name for name, since in (record.shown or {}).items() if since is None]
+    warning = f"not shown before to {listing(uninformed)}" if uninformed else ""
     return "; ".join(filter(None, (record.note, warning)))
 
 

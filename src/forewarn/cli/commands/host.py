@@ -94,7 +94,7 @@ def list_(
 def _node_text(node: s.HostNode | None) -> str:
     if node is None:
         return "-"
-    since = f" since {time_text(node.since)}" if node.state == "apart" and node.since else ""
+    since = f" since {time_text(node.since)}" if node.state == "disconnected" and node.since else ""
     lag = f", {node.lag:.1f} s behind" if node.lag else ""
     return node.state + since + lag
 

@@ -170,10 +170,10 @@ def print_plan(plan: r.RolloutPlan, every: bool) -> None:
     print_conflicts(plan.conflicts if every else plan.conflicts[:SHOWN_CONFLICTS])
     if len(plan.conflicts) > SHOWN_CONFLICTS and not every:
         say(f"and {counted(len(plan.conflicts) - SHOWN_CONFLICTS, 'more conflict')}")
-    if plan.apart:
+    if plan.unreachable:
         say(
-            f"cannot be told now, because their nodes are cut off: {listing(plan.apart)};"
-            " steps with machines there are announced when they can be told"
+            f"cannot be reached now, because their nodes are cut off: {listing(plan.unreachable)};"
+            " steps with machines there are announced when they can be reached"
         )
     if plan.nowhere:
         say(f"no host has room now for {listing(plan.nowhere)}")

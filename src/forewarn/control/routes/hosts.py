@@ -324,10 +324,10 @@ async def return_host(call: Call, name: Name) -> s.Outcomes:
     ).options,
 )
 async def without_node(call: Call, name: Name) -> s.Outcomes:
-    """Events that waited only because the node of the host is apart start as soon as nothing else
-    holds them. If a node still serves its machines, they are disturbed without having been told.
-    Refused while the node has joined. When a node joins again, the host is expected to have one
-    again."""
+    """Events that waited only because the node of the host is unreachable start as soon as nothing
+    else holds them. If a node still serves its machines, they are disturbed without having been
+    told. Refused while the node has joined. When a node joins again, the host is expected to have
+    one again."""
     return core.outcomes(unwrap(await call.hosts.without_node(name, call.by)))
 
 

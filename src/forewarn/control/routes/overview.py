@@ -48,7 +48,7 @@ async def get_overview(
         await overview.refresh(at)
         by_host, by_group = overview.hosts.copy(), overview.groups.copy()
     hosts = [h for h in context().hosts.hosts() if authorization.host_visible(call, h.name)]
-    apart = {host.name for host in hosts if _is_apart(host)}
+    unreachable = {host.name for host in hosts if _is_unreachable(host)}
 
     def build() -> s.Overview:
         if rows_are is OverviewBy.HOST:
@@ -58,7 +58,7 @@ async def get_overview(
                     name=host.name,
                     health=host.health.value,
                     cordoned=bool(host.cordoned),
-                    apart=host.name in apart,
+                    unreachable=host.name in unreachable,
                     domains=_domains(by_host, host.name),
                 )
                 for host in chosen
@@ -72,9 +72,9 @@ async def get_overview(
     return await encode_in_thread(build)
 
 
-def _is_apart(host: Host) -> bool:
+def _is_unreachable(host: Host) -> bool:
     node = context().hosts.node_of(host)
-    return node is not None and node.state is NodeState.APART
+    return node is not None and node.state is NodeState.DISCONNECTED
 
 
 def _domains(table: Table, name: str) -> list[s.DomainCounts]:

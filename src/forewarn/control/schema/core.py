@@ -426,7 +426,7 @@ class HostNode(msgspec.Struct, kw_only=True):
     state: Annotated[
         w.NodeStateName,
         doc(
-            "Whether it has joined, or is apart, so that its machines cannot be told anything; a"
+            "Whether it has joined, or is disconnected, so that its machines cannot be informed; a"
             " control node that does not decide does not know."
         ),
     ]

@@ -29,7 +29,7 @@ class OverviewRow(msgspec.Struct, kw_only=True, omit_defaults=True):
     name: Annotated[str, doc("Name of the host or group.")]
     health: Annotated[w.HealthName | None, doc("Health of the host.")] = None
     cordoned: Annotated[bool, doc("Whether the host is cordoned.")] = False
-    apart: Annotated[bool, doc("Whether the node of the host is cut off.")] = False
+    unreachable: Annotated[bool, doc("Whether the node of the host is cut off.")] = False
     domains: Annotated[list[DomainCounts], doc("Its machines, by update domain.")] = []
 
 

@@ -350,11 +350,11 @@ class RolloutPlan(msgspec.Struct, kw_only=True):
         w.Moment | None, doc("When the rollout would be over; null: this is not known.")
     ] = None
     message: Annotated[str, doc("Why the plan ends early; empty if it does not.")] = ""
-    apart: Annotated[
+    unreachable: Annotated[
         list[str],
         doc(
-            "Hosts that cannot be told now, because their nodes are cut off; steps with machines on"
-            " them are announced when they can be told, whatever the plan says."
+            "Hosts that cannot be reached now, because their nodes are cut off; steps with machines"
+            " on them are announced when they can be reached, whatever the plan says."
         ),
     ] = []
     conflicts: Annotated[

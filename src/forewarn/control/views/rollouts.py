@@ -93,7 +93,7 @@ def plan(
         last=None if last is None else view(last),
         done_at=_time(forecast.done_at),
         message=forecast.message,
-        apart=list(draft.apart),
+        unreachable=list(draft.unreachable),
         nowhere=[
             name
             for targets in draft.targets.values()

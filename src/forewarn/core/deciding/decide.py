@@ -45,7 +45,7 @@ from forewarn.core.deciding.joint import (
     with_common_start,
 )
 from forewarn.core.deciding.reach import (
-    ApartMachines,
+    UnreachableMachines,
     answer_on,
     reach_holds,
     unheard,
@@ -144,11 +144,11 @@ def _with_arrivals(
         before = {m.name: m.host for m in groups[name].machines if m.alive} if put else {}
         for machine in put:
             if machine.alive and machine.host not in ("", before.get(machine.name)):
-                known = arrivals.get(machine.host) or now.unwarned.get(machine.host, ())
+                known = arrivals.get(machine.host) or now.uninformed.get(machine.host, ())
                 arrivals[machine.host] = (*known, machine.name)
     if not arrivals:
         return now
-    return msgspec.structs.replace(now, unwarned={**now.unwarned, **arrivals})
+    return msgspec.structs.replace(now, uninformed={**now.uninformed, **arrivals})
 
 
 def decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
@@ -162,13 +162,13 @@ def decide_and_apply(group: Group, command: c.Command, now: Now) -> tuple[Change
     decision = _decide(group, command, now)
     if isinstance(decision, Refused):
         return decision
-    if now.apart:
+    if now.unreachable:
         items = with_former_hosts(group, decision.items, now)
         decision = msgspec.structs.replace(decision, items=items)
     after = apply(group, decision.items)
     now = with_departures(now, group, after)
     starts = settle(after, now)
-    if (now.halts or now.apart) and (notes := _waiting_notes(after, decision.event, now)):
+    if (now.halts or now.unreachable) and (notes := _waiting_notes(after, decision.event, now)):
         decision = msgspec.structs.replace(decision, notes=(*decision.notes, *notes))
     if not starts:
         return decision, after
@@ -178,12 +178,12 @@ def decide_and_apply(group: Group, command: c.Command, now: Now) -> tuple[Change
 
 def _waiting_notes(group: Group, id: str, now: Now) -> tuple[str, ...]:
     """Return notes for the caller of a command about an event that an operator has halted, or that
-    has a machine on a host that cannot be told."""
+    has a machine on a host that cannot be reached."""
     event = group.event(id) if id else None
     if event is None or event.status is not Status.SCHEDULED:
         return ()
     holds = halt_holds(event, HaltedMachines(group, now))
-    holds += reach_holds(event, ApartMachines(group, now), now, agreed=True)
+    holds += reach_holds(event, UnreachableMachines(group, now), now, agreed=True)
     return tuple(f"the event cannot start yet: {hold.message}" for hold in holds)
 
 

@@ -15,7 +15,7 @@ from forewarn.core.deciding.holds import (
     opens_at,
     waiting_deletes,
 )
-from forewarn.core.deciding.reach import ApartMachines, unheard
+from forewarn.core.deciding.reach import UnreachableMachines, unheard
 from forewarn.core.deciding.returns import over_at
 from forewarn.core.events import Event, Status
 from forewarn.core.group import Group
@@ -37,7 +37,7 @@ def due(group: Group, now: Now) -> Time | None:
         instants.append(group.seen + now.rules.paced(now.rules.silence) + now.lost)
     occupancy = Occupancy(group.events)
     deletes = waiting_deletes(group.events, now)
-    halted, apart = HaltedMachines(group, now), ApartMachines(group, now)
+    halted, unreachable = HaltedMachines(group, now), UnreachableMachines(group, now)
     for event in group.events:
         if event.status is Status.STARTED:
             if event.attempt is not None and event.attempt.next_at is not None:
@@ -48,9 +48,9 @@ def due(group: Group, now: Now) -> Time | None:
             event.joint is None
             and not occupancy.blocks(event)
             and not halted.stop(event)
-            and not apart.cut_off(event)
+            and not unreachable.cut_off(event)
         ):
-            grace_ends = apart.grace_ends(event) if event.approved is None else None
+            grace_ends = unreachable.grace_ends(event) if event.approved is None else None
             instants += _start_times(group, event, now, deletes, grace_ends)
     return min(instants, default=None)
 
@@ -59,7 +59,7 @@ def _start_times(
     group: Group, event: Event, now: Now, deletes: Sequence[Event], grace_ends: Time | None
 ) -> list[Time]:
     """Return when the event starts if only time holds it; never, if its window has closed.
-    `grace_ends` is until when it does not because a host of its was apart."""
+    `grace_ends` is until when it does not because a host of its was unreachable."""
     at = event.raised_at
     if awaits_approval(event, now):
         at = notice_over_at(event, now)

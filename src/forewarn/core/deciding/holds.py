@@ -4,7 +4,7 @@ An event can be held by its notice, by the grace after an outage or a restore, b
 busy with another event, by another update domain of its group that is in use, by other deletes of
 its group, by a window that is not open or a blackout, by the other groups on its host or a machine
 there that has not been warned (see `joint.py`), by a halt that an operator has placed, by a host
-that cannot be told (see `reachable_hosts.py`), or by a wall clock that is not trusted.
+that cannot be reached (see `reachable_hosts.py`), or by a wall clock that is not trusted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class HoldKind(enum.Enum):
     JOINT = "joint"
     PLACEMENT = "placement"  # a machine on its host has not been warned
     HALT = "halt"  # an operator has halted it
-    REACH = "reach"  # the host of one of its machines cannot be told
+    REACH = "reach"  # the host of one of its machines cannot be reached
     CLOCK = "clock"  # the wall clock contradicts the service's time
     STATE = "state"  # the state cannot be written, so that nothing can change
     DRIVER = "driver"  # it has started, and is being carried out

@@ -3,7 +3,7 @@ maintenance of one host.
 
 All start in one commit, or none does: when every enabled group has approved or NotBefore has
 passed, no machine or update domain that they need is busy, every machine on the host has been
-warned, and the host can be told. Nothing is reserved while waiting, so two joints that share two
+warned, and the host can be reached. Nothing is reserved while waiting, so two joints that share two
 groups cannot block each other. The driver carries out one of the events, the lead; the others end
 with it.
 """
@@ -39,7 +39,7 @@ from forewarn.core.deciding.holds import (
     window_holds,
     with_clock,
 )
-from forewarn.core.deciding.reach import ApartMachines, reach_holds
+from forewarn.core.deciding.reach import UnreachableMachines, reach_holds
 from forewarn.core.deciding.start import settle, started
 from forewarn.core.events import Event, Joint, Status
 from forewarn.core.group import Group
@@ -61,15 +61,15 @@ def joints(group: Group) -> dict[str, Joint]:
 
 
 class JointState:
-    """Events, occupancy, halts and machines on apart hosts of groups at one instant, computed once
-    per group for several joints."""
+    """Events, occupancy, halts and machines on unreachable hosts of groups at one instant, computed
+    once per group for several joints."""
 
     def __init__(self, groups: Mapping[str, Group]) -> None:
         self.groups = groups
         self._events: dict[str, dict[str, Event]] = {}  # by group and joint
         self._occupancies: dict[str, Occupancy] = {}
         self._halted: dict[str, HaltedMachines] = {}
-        self._apart: dict[str, ApartMachines] = {}
+        self._unreachable: dict[str, UnreachableMachines] = {}
 
     def members(self, joint: Joint) -> dict[str, Event]:
         events = {name: self._by_joint(name).get(joint.id) for name in joint.groups}
@@ -84,7 +84,7 @@ class JointState:
         self._events.pop(name, None)
         self._occupancies.pop(name, None)
         self._halted.pop(name, None)
-        self._apart.pop(name, None)
+        self._unreachable.pop(name, None)
 
     def _by_joint(self, name: str) -> dict[str, Event]:
         if name not in self._events:
@@ -105,23 +105,25 @@ class JointState:
         return self._halted[name]
 
     def cut_off(self, active: Mapping[str, Event], now: Now) -> bool:
-        """Is one of the events of a joint on a host that is apart now?"""
-        return bool(now.apart or now.strayed) and any(
-            self.apart_machines(name, now).cut_off(event) for name, event in active.items()
+        """Is one of the events of a joint on a host that is unreachable now?"""
+        return bool(now.unreachable or now.strayed) and any(
+            self.unreachable_machines(name, now).cut_off(event) for name, event in active.items()
         )
 
-    def apart_grace_ends(self, active: Mapping[str, Event], now: Now) -> Time:
-        """Return until when a joint does not start by its NotBefore because its host was apart; 0
-        if it was not, or if the joint is approved."""
-        if not (now.apart or now.left_apart) or approved(self.groups, active):
+    def unreachable_grace_ends(self, active: Mapping[str, Event], now: Now) -> Time:
+        """Return until when a joint does not start by its NotBefore because its host was
+        unreachable; 0 if it was not, or if the joint is approved."""
+        if not (now.unreachable or now.left_unreachable) or approved(self.groups, active):
             return 0
-        ends = [self.apart_machines(name, now).grace_ends(event) for name, event in active.items()]
+        ends = [
+            self.unreachable_machines(name, now).grace_ends(event) for name, event in active.items()
+        ]
         return max((at for at in ends if at is not None), default=0)
 
-    def apart_machines(self, name: str, now: Now) -> ApartMachines:
-        if name not in self._apart:
-            self._apart[name] = ApartMachines(self.groups[name], now)
-        return self._apart[name]
+    def unreachable_machines(self, name: str, now: Now) -> UnreachableMachines:
+        if name not in self._unreachable:
+            self._unreachable[name] = UnreachableMachines(self.groups[name], now)
+        return self._unreachable[name]
 
     def configurations(
         self, active: Mapping[str, Event], now: Now
@@ -137,8 +139,8 @@ class JointState:
             now.untrusted is None
             and not self.halted(active, now)
             and not self.cut_off(active, now)
-            and now.at >= self.apart_grace_ends(active, now)
-            and not _unwarned(active, now)
+            and now.at >= self.unreachable_grace_ends(active, now)
+            and not _uninformed(active, now)
             and agreed(self.groups, active, now)
             and all(span_open(e, now) and not in_restore_grace(e, now) for e in active.values())
             and is_open(self.configurations(active, now), now.at)
@@ -146,9 +148,9 @@ class JointState:
         )
 
 
-def _unwarned(active: Mapping[str, Event], now: Now) -> tuple[str, ...]:
+def _uninformed(active: Mapping[str, Event], now: Now) -> tuple[str, ...]:
     """Return the machines on the host of a joint that do not know of it."""
-    return next((now.unwarned.get(event.host, ()) for event in active.values()), ())
+    return next((now.uninformed.get(event.host, ()) for event in active.values()), ())
 
 
 def agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: Now) -> bool:
@@ -241,10 +243,10 @@ def holds(groups: Mapping[str, Group], joint: Joint, now: Now) -> tuple[Hold, ..
     result += _once(
         (name, hold)
         for name, event in active.items()
-        for hold in reach_holds(event, state.apart_machines(name, now), now, agreed=everybody)
+        for hold in reach_holds(event, state.unreachable_machines(name, now), now, agreed=everybody)
     )
-    if unwarned := _unwarned(active, now):
-        result.append(_not_warned(unwarned, active))
+    if uninformed := _uninformed(active, now):
+        result.append(_not_warned(uninformed, active))
     if not agreed(groups, active, now):
         result.append(_not_agreed(groups, active, now))
     result += [hold for event in active.values() for hold in restore_holds(event, now)][:1]
@@ -339,9 +341,9 @@ def _due(state: JointState, joint: Joint, now: Now) -> Time | None:
         return None
     if any(state.occupancy(name).blocks(event) for name, event in active.items()):
         return None
-    if state.halted(active, now) or state.cut_off(active, now) or _unwarned(active, now):
+    if state.halted(active, now) or state.cut_off(active, now) or _uninformed(active, now):
         return None
-    ready = max(now.at, state.apart_grace_ends(active, now))
+    ready = max(now.at, state.unreachable_grace_ends(active, now))
     waits_for_notice = not agreed(state.groups, active, now)
     for event in active.values():
         if waits_for_notice:

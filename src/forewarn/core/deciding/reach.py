@@ -1,5 +1,6 @@
-"""Hosts that cannot be told: what their machines are shown is not known, so nothing starts there.
-The same holds for a machine that polls on another host than the one that it is known to be on.
+"""Hosts that cannot be reached: what their machines are shown is not known, so nothing starts
+there. The same holds for a machine that polls on another host than the one that it is known to be
+on.
 
 While the node of a host is cut off, its machines may be shown an event as Scheduled that has long
 been approved or is overdue. So no event starts that names a living machine there; and when the node
@@ -23,45 +24,46 @@ from forewarn.support.text import listing, utc
 MAX_NAMED_HOSTS = 10  # hosts for each of which a waiting event has a hold of its own
 
 
-class ApartMachines:
-    """The machines of a group on hosts that are apart, or have been a moment ago. Which these are
-    is computed once for several events, and not at all if there is no such host."""
+class UnreachableMachines:
+    """The machines of a group on hosts that are unreachable, or have been a moment ago. Which these
+    are is computed once for several events, and not at all if there is no such host."""
 
     def __init__(self, group: Group, now: Now) -> None:
         self._group, self._now = group, now
         self._hosts: dict[str, tuple[str, ...]] | None = None  # by machine
 
     def by_host(self, event: Event) -> dict[str, list[str]]:
-        """Return the hosts that are apart, or have been a moment ago, on which the event has
+        """Return the hosts that are unreachable, or have been a moment ago, on which the event has
         machines, and these machines. They count even if they have moved away since it was raised,
         and are not disturbed by it: they are shown it."""
         found: dict[str, list[str]] = {}
-        hosts = self._of_machines() if self._now.apart else {}
+        hosts = self._of_machines() if self._now.unreachable else {}
         for name in event.resources if hosts else ():
             for host in hosts.get(name, ()):
                 found.setdefault(host, []).append(name)
         return found
 
     def cut_off(self, event: Event) -> bool:
-        """Does the event have a machine on a host that is apart now, or one that polls on another
-        host than the one that it is known to be on?"""
-        apart, strayed = self._now.apart, self._now.strayed
+        """Does the event have a machine on a host that is unreachable now, or one that polls on
+        another host than the one that it is known to be on?"""
+        unreachable, strayed = self._now.unreachable, self._now.strayed
         if strayed and not strayed.keys().isdisjoint(event.resources):
             return True
-        return bool(apart) and any(apart[host] is None for host in self.by_host(event))
+        return bool(unreachable) and any(unreachable[host] is None for host in self.by_host(event))
 
     def grace_ends(self, event: Event) -> Time | None:
         """Return until when the event does not start by its NotBefore because its machines have
         been reachable again only for a moment; None if they always were."""
-        if not self._now.apart and not self._now.left_apart:
+        if not self._now.unreachable and not self._now.left_unreachable:
             return None
-        ends = [self._now.apart_until(host) for host in self.by_host(event)]
+        ends = [self._now.unreachable_until(host) for host in self.by_host(event)]
         ends += [self._now.grace_after(at) for at in self.left(event).values()]
         return max((at for at in ends if at is not None), default=None)
 
     def left(self, event: Event) -> dict[str, Time]:
-        """Return the machines of the event that have just left a host that is apart, and when."""
-        left = self._now.left_apart
+        """Return the machines of the event that have just left a host that is unreachable, and
+        when."""
+        left = self._now.left_unreachable
         if not left:
             return {}
         alive = self._group.named(name for name in event.resources if name in left)
@@ -69,7 +71,7 @@ class ApartMachines:
 
     def stop(self, event: Event) -> bool:
         """Is the event kept from starting?"""
-        if not self._now.apart and not self._now.left_apart and not self._now.strayed:
+        if not self._now.unreachable and not self._now.left_unreachable and not self._now.strayed:
             return False
         if self.cut_off(event):
             return True
@@ -78,28 +80,31 @@ class ApartMachines:
 
     def _of_machines(self) -> dict[str, tuple[str, ...]]:
         if self._hosts is None:
-            apart = self._now.apart
+            unreachable = self._now.unreachable
             self._hosts = {
                 machine.name: hosts
                 for machine in self._group.machines
-                if machine.alive and (hosts := tuple(h for h in _places(machine) if h in apart))
+                if machine.alive
+                and (hosts := tuple(h for h in _places(machine) if h in unreachable))
             }
         return self._hosts
 
 
-def reach_holds(event: Event, apart: ApartMachines, now: Now, *, agreed: bool) -> list[Hold]:
-    """Return the holds of hosts that cannot be told: approved or not, the event waits; and of hosts
-    that have just joined again, unless everybody who has to has approved it (`agreed`)."""
+def reach_holds(
+    event: Event, unreachable: UnreachableMachines, now: Now, *, agreed: bool
+) -> list[Hold]:
+    """Return the holds of hosts that cannot be reached: approved or not, the event waits; and of
+    hosts that have just joined again, unless everybody who has to has approved it (`agreed`)."""
     holds = []
-    for host, machines in list(apart.by_host(event).items())[:MAX_NAMED_HOSTS]:
-        joined, ends = now.apart[host], now.apart_until(host)
+    for host, machines in list(unreachable.by_host(event).items())[:MAX_NAMED_HOSTS]:
+        joined, ends = now.unreachable[host], now.unreachable_until(host)
         if joined is None:
             holds.append(_cut_off(event, host, machines, now))
         elif ends is not None and now.at < ends and not agreed:
             holds.append(
                 Hold(
                     kind=HoldKind.REACH,
-                    message=f"host {host} could not be told until {utc(joined)}, when its node"
+                    message=f"host {host} could not be reached until {utc(joined)}, when its node"
                     f" joined again; nothing starts by its NotBefore for {listing(machines)} until"
                     " guests there have had time to poll again",
                     since=max(event.raised_at, joined),
@@ -109,15 +114,15 @@ def reach_holds(event: Event, apart: ApartMachines, now: Now, *, agreed: bool) -
             )
     if strayed := [name for name in event.resources if name in now.strayed]:
         holds.append(_strayed(event, strayed, now))
-    left = {} if agreed else apart.left(event)
+    left = {} if agreed else unreachable.left(event)
     fresh = {name: at for name, at in left.items() if now.at < now.grace_after(at)}
     if fresh:
         last = max(fresh.values())
         holds.append(
             Hold(
                 kind=HoldKind.REACH,
-                message=f"{listing(list(fresh))} could not be told until {utc(last)}, when it was"
-                " recorded where it is; nothing starts by its NotBefore until guests have"
+                message=f"{listing(list(fresh))} could not be reached until {utc(last)}, when it"
+                " was recorded where it is; nothing starts by its NotBefore until guests have"
                 " had time to poll again",
                 since=max(event.raised_at, last),
                 until=now.grace_after(last),
@@ -130,8 +135,8 @@ def reach_holds(event: Event, apart: ApartMachines, now: Now, *, agreed: bool) -
 def _strayed(event: Event, machines: list[str], now: Now) -> Hold:
     return Hold(
         kind=HoldKind.REACH,
-        message=f"{listing(machines)} cannot be told: it polls on another host than the one that it"
-        " is known to be on",
+        message=f"{listing(machines)} cannot be reached: it polls on another host than the one that"
+        " it is known to be on",
         since=max(event.raised_at, *(now.strayed[name] for name in machines)),
         unblocked_by=f"an operator, with 'forewarn machine moved {machines[0]} --to HOST'",
     )
@@ -144,11 +149,11 @@ def _approvers(event: Event) -> str:
 
 
 def with_departures(now: Now, before: Group, after: Group) -> Now:
-    """Return `now` with the machines that have left hosts that are apart in between: nothing may
-    start for them yet by its NotBefore."""
-    if not now.apart or before.machines is after.machines:
+    """Return `now` with the machines that have left hosts that are unreachable in between: nothing
+    may start for them yet by its NotBefore."""
+    if not now.unreachable or before.machines is after.machines:
         return now
-    hosts = {m.name: m.host for m in before.machines if m.alive and m.host in now.apart}
+    hosts = {m.name: m.host for m in before.machines if m.alive and m.host in now.unreachable}
     left = {
         machine.name: now.at
         for machine in after.machines
@@ -156,7 +161,7 @@ def with_departures(now: Now, before: Group, after: Group) -> Now:
     }
     if not left:
         return now
-    return msgspec.structs.replace(now, left_apart={**now.left_apart, **left})
+    return msgspec.structs.replace(now, left_unreachable={**now.left_unreachable, **left})
 
 
 def answer_on(group: Group, command: AnswerOn) -> Changes:
@@ -169,16 +174,16 @@ def answer_on(group: Group, command: AnswerOn) -> Changes:
 
 
 def with_former_hosts(group: Group, items: tuple[Change, ...], now: Now) -> tuple[Change, ...]:
-    """Return changes in which machines that move to a host that is apart are answered where they
-    were answered before."""
-    apart = {host for host, joined in now.apart.items() if joined is None}
+    """Return changes in which machines that move to a host that is unreachable are answered where
+    they were answered before."""
+    unreachable = {host for host, joined in now.unreachable.items() if joined is None}
     puts = [item.machine for item in items if isinstance(item, MachinePut)]
-    before = group.named(machine.name for machine in puts if machine.host in apart)
+    before = group.named(machine.name for machine in puts if machine.host in unreachable)
     moved: dict[str, Machine] = {}
     for machine in puts:
         former = before.get(machine.name)
         if former is not None and former.host != machine.host:
-            host = (former.host in apart and former.answered_on) or former.host
+            host = (former.host in unreachable and former.answered_on) or former.host
             answered_on = "" if host == machine.host else host
             moved[machine.name] = msgspec.structs.replace(machine, answered_on=answered_on)
     return tuple(
@@ -190,22 +195,22 @@ def with_former_hosts(group: Group, items: tuple[Change, ...], now: Now) -> tupl
 
 
 def not_called(event: Event, host: str, now: Now) -> Hold:
-    """Return the hold of an event that had started when a host could not be told any more."""
-    return _untold(event, host, now, "so the driver has not been called yet")
+    """Return the hold of an event that had started when a host could not be reached any more."""
+    return _unreachable(event, host, now, "so the driver has not been called yet")
 
 
 def _cut_off(event: Event, host: str, machines: list[str], now: Now) -> Hold:
     if event.unannounced:
-        return _untold(event, host, now, f"so nothing is done to {listing(machines)}")
+        return _unreachable(event, host, now, f"so nothing is done to {listing(machines)}")
     effect = f"so {listing(machines)} may still be shown this as Scheduled"
-    return _untold(event, host, now, effect)
+    return _unreachable(event, host, now, effect)
 
 
-def _untold(event: Event, host: str, now: Now, effect: str) -> Hold:
-    since = now.apart_since.get(host, event.raised_at)
+def _unreachable(event: Event, host: str, now: Now, effect: str) -> Hold:
+    since = now.unreachable_since.get(host, event.raised_at)
     return Hold(
         kind=HoldKind.REACH,
-        message=f"host {host} cannot be told: its node has been cut off since {utc(since)}, "
+        message=f"host {host} cannot be reached: its node has been cut off since {utc(since)}, "
         + effect,
         since=max(event.started_at or event.raised_at, since),
         unblocked_by=reached_by(host),
@@ -213,15 +218,15 @@ def _untold(event: Event, host: str, now: Now, effect: str) -> Hold:
 
 
 def unheard(group: Group, now: Now) -> bool:
-    """Are all living machines of the group on hosts that are apart, so that polls of theirs would
-    not be known of?"""
-    if not now.apart:
+    """Are all living machines of the group on hosts that are unreachable, so that polls of theirs
+    would not be known of?"""
+    if not now.unreachable:
         return False
     living = False
     for machine in group.machines:
         if machine.alive:
             living = True
-            if any(now.apart.get(host, 0) is not None for host in _places(machine)):
+            if any(now.unreachable.get(host, 0) is not None for host in _places(machine)):
                 return False
     return living
 

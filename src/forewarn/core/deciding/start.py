@@ -25,7 +25,7 @@ from forewarn.core.deciding.holds import (
     window_open,
     with_clock,
 )
-from forewarn.core.deciding.reach import ApartMachines, reach_holds
+from forewarn.core.deciding.reach import UnreachableMachines, reach_holds
 from forewarn.core.deciding.returns import polling, returned
 from forewarn.core.events import Approval, ApprovalKind, Attempt, Event, Source, Status
 from forewarn.core.group import Group
@@ -65,7 +65,7 @@ class _Settlement:
         self._active = {event.id: event for event in group.events}
         self._occupancy = Occupancy(group.events)
         self._halted = HaltedMachines(group, now)
-        self._apart = ApartMachines(group, now)
+        self._unreachable = UnreachableMachines(group, now)
         self._ids_by_machine: dict[str, list[str]] = {}  # the events of each machine
         for event in group.events:
             for name in event.resources:
@@ -88,7 +88,7 @@ class _Settlement:
             for event in active.values()
             if _may_start(self._group, event, now)
             and not self._halted.stop(event)
-            and not self._apart.stop(event)
+            and not self._unreachable.stop(event)
         ]
         deletes: Sequence[Event] = ()
         if any(event.traits.coupled for event in ready):
@@ -183,7 +183,9 @@ def why(group: Group, id: str, now: Now) -> tuple[Hold, ...]:
     return with_clock(
         (
             *halt_holds(event, HaltedMachines(after, now)),
-            *reach_holds(event, ApartMachines(after, now), now, agreed=event.approved is not None),
+            *reach_holds(
+                event, UnreachableMachines(after, now), now, agreed=event.approved is not None
+            ),
             *time_holds(after, event, now, deletes),
             *occupancy_holds(event, Occupancy(after.events)),
         ),

@@ -53,7 +53,7 @@ def forecast(
     lasts = TYPICAL_DURATION if rollout.lasts is None else rollout.lasts
     resumed = msgspec.structs.replace(rollout, pause_after=())
     undisturbed = msgspec.structs.replace(
-        now, untrusted=None, unwarned={}, halts=(), apart={}, strayed={}
+        now, untrusted=None, uninformed={}, halts=(), unreachable={}, strayed={}
     )
     simulation = _Simulation(resumed, undisturbed, lasts, configurations, lanes)
     done_at, message = simulation.run()

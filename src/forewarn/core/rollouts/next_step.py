@@ -122,10 +122,10 @@ def _in_windows(rollout: Rollout, now: Now, configurations: Configurations) -> A
     return None
 
 
-def unwarned(event: Event, now: Now) -> bool:
+def uninformed(event: Event, now: Now) -> bool:
     """Does it not start because there are machines on its host that do not know of it?"""
     planned = event.status is Status.SCHEDULED and event.joint is not None
-    return planned and bool(now.unwarned.get(event.host))
+    return planned and bool(now.uninformed.get(event.host))
 
 
 def next_step(
@@ -258,14 +258,14 @@ class _Decision:
             self._confirm(wave)
         # Lanes that are halted, out of reach, or may start only after the deadline, take no place.
         halted: dict[tuple[Halt, ...], list[int]] = {}
-        apart: dict[tuple[str, ...], list[int]] = {}
+        unreachable: dict[tuple[str, ...], list[int]] = {}
         late: list[int] = []
         in_turn: list[int] = []
         for number in (*ready, *turn):
             if free and (halts := self._halts(progress.lanes[number])):
                 halted.setdefault(halts, []).append(number)
-            elif free and (hosts := self._apart(progress.lanes[number])):
-                apart.setdefault(hosts, []).append(number)
+            elif free and (hosts := self._unreachable(progress.lanes[number])):
+                unreachable.setdefault(hosts, []).append(number)
             elif free and self._late(progress.lanes[number]):
                 late.append(number)
             elif free:
@@ -275,7 +275,7 @@ class _Decision:
                 in_turn.append(number)
         for halts, numbers in halted.items():
             self._wait_for_release(halts, numbers)
-        for hosts, numbers in apart.items():
+        for hosts, numbers in unreachable.items():
             self._wait_for_reach(hosts, numbers)
         self._wait_for_windows(late)
         self._wait_for_turn(in_turn)
@@ -297,12 +297,12 @@ class _Decision:
             return ()
         return self.progress.halts_of(lane.next.step, self.now)
 
-    def _apart(self, lane: LaneProgress) -> tuple[str, ...]:
-        """Return the hosts that cannot be told of the lane's next step, so that it is not
+    def _unreachable(self, lane: LaneProgress) -> tuple[str, ...]:
+        """Return the hosts that cannot be reached of the lane's next step, so that it is not
         announced."""
-        if not self.now.apart or not self.rollout.running or lane.next is None:
+        if not self.now.unreachable or not self.rollout.running or lane.next is None:
             return ()
-        return self.progress.apart_of(lane.next.step, self.now)
+        return self.progress.unreachable_of(lane.next.step, self.now)
 
     def _late(self, lane: LaneProgress) -> bool:
         """Do windows and blackouts let the lane's next step start, but only after the deadline?"""
@@ -399,7 +399,7 @@ class _Decision:
         for event in self.progress.lanes[number].active:
             if event.status is not Status.SCHEDULED:
                 continue
-            if self.rollout.running and unwarned(event, self.now):
+            if self.rollout.running and uninformed(event, self.now):
                 self._withdraw.append(event)
             elif event.span and event.span.closes is not None:
                 if event.span.closes <= self.now.at:
@@ -605,11 +605,11 @@ class _Decision:
         )
 
     def _wait_for_reach(self, hosts: Sequence[str], numbers: Sequence[int]) -> None:
-        """Report lanes whose next steps are announced when these hosts can be told again."""
+        """Report lanes whose next steps are announced when these hosts can be reached again."""
         several = len(hosts) > 1
-        reason = f"{'hosts' if several else 'host'} {listing(hosts)} cannot be told"
+        reason = f"{'hosts' if several else 'host'} {listing(hosts)} cannot be reached"
         nodes = "their nodes have" if several else "its node has"
-        since = max(self.now.apart_since.get(host, self.now.at) for host in hosts)
+        since = max(self.now.unreachable_since.get(host, self.now.at) for host in hosts)
         self._waits.append(
             Wait(
                 kind=WaitKind.REACH,
@@ -617,7 +617,7 @@ class _Decision:
                 count=len(numbers),
                 reason=reason,
                 message=f"{self._names(numbers)}: {reason}, because {nodes} been cut off; nothing"
-                " is announced to machines there until they can be told",
+                " is announced to machines there until they can be reached",
                 since=max(self.rollout.created_at, since),
                 unblocked_by=reached_by(hosts[0]),
             )

@@ -46,7 +46,7 @@ class WaitKind(enum.Enum):
     GATE = "gate"
     WINDOW = "window"
     HALT = "halt"
-    REACH = "reach"  # a host cannot be told
+    REACH = "reach"  # a host cannot be reached
     CANCELLED = "cancelled"
     TURN = "turn"
     WAVE = "wave"
@@ -224,13 +224,13 @@ class RolloutProgress:
         excluded: Callable[[Step], bool] = lambda _: False,
         on_host: Callable[[str], HostState] = lambda _: HostState(),
         halts_of: Callable[[Step, Now], tuple[Halt, ...]] = lambda _, __: (),
-        apart_of: Callable[[Step, Now], tuple[str, ...]] = lambda _, __: (),
+        unreachable_of: Callable[[Step, Now], tuple[str, ...]] = lambda _, __: (),
     ) -> None:
         """`on_host` is asked about hosts that are kept empty for work on them."""
         self.rollout = rollout
         self.work = {work.host: work for work in rollout.work}
         self.on_host = on_host
-        self.halts_of, self.apart_of = halts_of, apart_of
+        self.halts_of, self.unreachable_of = halts_of, unreachable_of
         self.configurations_of = configurations_of
         self.excluded = excluded
         self.events = {cause: list(caused) for cause, caused in events.items()}

@@ -1,13 +1,12 @@
-"""Control's side of the lines to the nodes on hosts.
+"""Control's side of the connections to the nodes on hosts.
 
 A node shows the groups that have machines on its host, and is told nothing else. It cannot be ended
-from here, so it has a *promise*: until then nothing newer is shown elsewhere without it. Promises
-are renewed while it confirms what it is told. Without a confirmation, a change waits until the
-promise has run out, and is then shown without that node.
+from here, so it has a *read lease*: until then nothing newer is shown elsewhere without it. Read
+leases are renewed while it confirms what it is told. Without a confirmation, a change waits until
+the read lease has run out, and is then shown without that node.
 
-A host without a line to its node is *apart* for those who decide (`service.indexes.apart_hosts`):
-nothing starts for the machines on it.
-"""
+A host without a connection to its node is *unreachable* for those who decide
+(`service.indexes.unreachable_hosts`): nothing starts for the machines on it."""
 
 from __future__ import annotations
 
@@ -55,8 +54,8 @@ from forewarn.metadata.publishing.messages import (
     Pong,
     Postpone,
     Prepare,
-    Promise,
     Publication,
+    ReadLease,
     Renew,
     Renewed,
     Report,
@@ -80,8 +79,8 @@ from forewarn.metadata.publishing.publisher import (
 )
 from forewarn.metadata.publishing.strays import Strays
 from forewarn.metadata.upstream import LocalUpstream
-from forewarn.service.indexes.apart_hosts import NodeLine
 from forewarn.service.indexes.hosts import HostIndex
+from forewarn.service.indexes.unreachable_hosts import NodeConnection
 from forewarn.service.platform.enrollment import Enrollments
 from forewarn.service.platform.hosts import Hosts
 from forewarn.store.port import Commit, Store, StoreFailed
@@ -90,11 +89,11 @@ from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 from forewarn.support.text import GUID
 
-PROMISE = 6.0  # seconds
-TELLING = PROMISE + 1.0  # seconds after which a change is shown, with or without a silent node
-PROMISE_EVERY = 2.0  # seconds between two promises
-# Seconds without a confirmation, after which no promise is renewed. Together with PROMISE less than
-# TELLING: whoever waits for the node waits until the promise has run out.
+READ_LEASE = 6.0  # seconds
+SHOWN_WITHIN = READ_LEASE + 1.0  # seconds: then a change is shown, also without a silent node
+RENEW_EVERY = 2.0  # seconds between two read leases
+# Seconds without a confirmation, after which no read lease is renewed. Together with READ_LEASE
+# less than SHOWN_WITHIN: whoever waits for the node waits until the read lease has run out.
 RENEW_WITHIN = 0.5
 CONFIRM_WITHIN = 2.0  # seconds without a confirmation, after which a node may be disconnected
 SNAPSHOT_WITHIN = 10.0  # seconds in which a node has to confirm all groups
@@ -109,10 +108,10 @@ SENT_BY_MACHINE = 16 * 1024
 SENT_BY_EVENT = 160  # for each machine and each event that it is shown
 MESSAGE_COST = 64  # bytes that a message counts for beside its length
 CALL_COST = 1_024  # likewise what a guest asks for, which has to be decided
-BURST = 8  # seconds' worth that it may send at once, after a line was blocked
+BURST = 8  # seconds' worth that it may send at once, after a connection was blocked
 MAX_RECEIVED = 16 * 1024 * 1024  # bytes of a message, whatever the size of the host
-MAX_GREETINGS = 4  # lines of a host that are not served yet
-BARRED_FOR = 10.0  # seconds in which a node gets no line after it has sent what it must not send
+MAX_GREETINGS = 4  # connections of a host that are not served yet
+BARRED_FOR = 10.0  # seconds without a connection for a node that has sent what it must not send
 # Seconds after a move in which the former host answers the machine if the new one is cut off: that
 # may not have shown it yet, and nobody is harmed if it has.
 JUST_MOVED = 30.0
@@ -123,8 +122,8 @@ T = TypeVar("T")
 log = logger("forewarn")
 
 
-class _Promised(msgspec.Struct, frozen=True):
-    """What a node without a line may be showing."""
+class _Lease(msgspec.Struct, frozen=True):
+    """What a node without a connection may be showing."""
 
     until: float = 0.0
     groups: frozenset[str] = frozenset()
@@ -140,7 +139,7 @@ class _Move(NamedTuple):
 
 
 class _HostsByGroup:
-    """Hosts by the groups that their nodes may be showing, each with the end of its promise."""
+    """Hosts by the groups that their nodes may be showing, each with the end of its read lease."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, float]] = {}
@@ -148,12 +147,12 @@ class _HostsByGroup:
     def of(self, group: str) -> dict[str, float]:
         return self._groups.get(group, {})
 
-    def add(self, host: str, promised: _Promised) -> None:
-        for group in promised.groups:
-            self._groups.setdefault(group, {})[host] = promised.until
+    def add(self, host: str, lease: _Lease) -> None:
+        for group in lease.groups:
+            self._groups.setdefault(group, {})[host] = lease.until
 
-    def remove(self, host: str, promised: _Promised) -> None:
-        for group in promised.groups:
+    def remove(self, host: str, lease: _Lease) -> None:
+        for group in lease.groups:
             hosts = self._groups.get(group, {})
             hosts.pop(host, None)
             if not hosts:
@@ -161,32 +160,32 @@ class _HostsByGroup:
 
 
 class _Absent:
-    """Hosts without a line, and what their nodes may be showing."""
+    """Hosts without a connection, and what their nodes may be showing."""
 
     def __init__(self) -> None:
-        self._by_host: dict[str, _Promised] = {}
+        self._by_host: dict[str, _Lease] = {}
         self._by_group = _HostsByGroup()
         self._not_greeted = _HostsByGroup()  # those of them that have not sent a hello
-        self.greeted: Counter[str] = Counter()  # by host: lines that are about to be served
+        self.greeted: Counter[str] = Counter()  # by host: connections that are about to be served
 
-    def add(self, host: str, promised: _Promised) -> None:
+    def add(self, host: str, lease: _Lease) -> None:
         self.remove(host)
-        self._by_host[host] = promised
-        self._by_group.add(host, promised)
+        self._by_host[host] = lease
+        self._by_group.add(host, lease)
         if host not in self.greeted:
-            self._not_greeted.add(host, promised)
+            self._not_greeted.add(host, lease)
 
-    def remove(self, host: str) -> _Promised:
-        promised = self._by_host.pop(host, _Promised())
-        self._by_group.remove(host, promised)
-        self._not_greeted.remove(host, promised)
-        return promised
+    def remove(self, host: str) -> _Lease:
+        lease = self._by_host.pop(host, _Lease())
+        self._by_group.remove(host, lease)
+        self._not_greeted.remove(host, lease)
+        return lease
 
     @contextlib.contextmanager
     def greeting(self, host: str) -> Iterator[None]:
-        """Consider a host as about to have a line."""
+        """Consider a host as about to have a connection."""
         self.greeted[host] += 1
-        self._not_greeted.remove(host, self._by_host.get(host, _Promised()))
+        self._not_greeted.remove(host, self._by_host.get(host, _Lease()))
         try:
             yield
         finally:
@@ -195,7 +194,7 @@ class _Absent:
                 self._not_greeted.add(host, self._by_host[host])
 
     def until(self, host: str) -> float:
-        return self._by_host.get(host, _Promised()).until
+        return self._by_host.get(host, _Lease()).until
 
     def shown(self, group: str, now: float) -> bool:
         """Return whether one of them may be showing a group."""
@@ -208,11 +207,11 @@ class _Absent:
         return next((host for host, until in chain(*of_groups) if until > now), None)
 
     def groups(self, host: str) -> Collection[str]:
-        return self._by_host.get(host, _Promised()).groups
+        return self._by_host.get(host, _Lease()).groups
 
     def remove_before(self, now: float) -> None:
-        """Forget promises that have run out."""
-        for host in [h for h, promised in self._by_host.items() if promised.until <= now]:
+        """Forget read leases that have run out."""
+        for host in [h for h, lease in self._by_host.items() if lease.until <= now]:
             self.remove(host)
 
 
@@ -257,10 +256,10 @@ class NodeMember(Member):
         hello: NodeHello,
         protocol: int,
         groups: Iterable[str],
-        before: _Promised,
+        before: _Lease,
         certificate: bytes = b"",
     ) -> None:
-        # Without a promise it may show what was before as long as it likes: nobody waits for it.
+        # Without a read lease it may show what was before as long as it likes: nobody waits for it.
         serving = hello.serving and guard.boottime() < before.until
         super().__init__(serving=serving, groups=groups)
         self._nodes = nodes
@@ -273,7 +272,7 @@ class NodeMember(Member):
         self.calls = 0
         self.sent: set[str] = set()  # groups that it was sent
         self.behind: tuple[str, ...] = ()  # groups that it may be showing as they were before
-        self.promised = before.until
+        self.leased_until = before.until
         self.heard = guard.boottime()  # when it sent something last
         self.caught_up = asyncio.Event()  # set when it has confirmed all groups
 
@@ -320,10 +319,10 @@ class NodeMember(Member):
 
     def late(self, publication: PendingPublication) -> bool:
         waited = guard.monotonic() - publication.announced_at
-        return guard.boottime() >= self._nodes.promised(self.host) and waited > CONFIRM_WITHIN
+        return guard.boottime() >= self._nodes.leased_until(self.host) and waited > CONFIRM_WITHIN
 
     def fence(self, why: str) -> None:
-        """Disconnect it. Its promise has run out, or is waited for."""
+        """Disconnect it. Its read lease has run out, or is waited for."""
         self._nodes.cut(self, why)
 
 
@@ -344,7 +343,7 @@ class HostNodes:
         self._store = store
         self._hosts = hosts
         self._host_index = host_index
-        self._apart = host_index.apart
+        self._unreachable = host_index.unreachable
         self._publisher = publisher
         self._tasks = tasks
         self._calls = Calls(upstream, publisher, tasks)
@@ -361,25 +360,25 @@ class HostNodes:
         self._left_at: dict[tuple[str, str], Time] = {}  # since when a machine is in `_leaving`
         self._catching_up: Counter[str] = Counter()  # by group: nodes that may show what was before
         self._refused: dict[str, LogThrottle] = {}  # by host; as many as there are certificates
-        self._last_lines: dict[str, NodeLine] = {}  # of hosts that have had one
-        self._ended: dict[str, str] = {}  # by host: why its last line was ended
+        self._last_connections: dict[str, NodeConnection] = {}  # of hosts that have had one
+        self._ended: dict[str, str] = {}  # by host: why its last connection was ended
         self.lost_commits = lost_commits
-        self._greeting: Counter[str] = Counter()  # by host: lines that are not served yet
-        self._barred: dict[str, float] = {}  # by host: until when it gets no line
+        self._greeting: Counter[str] = Counter()  # by host: connections that are not served yet
+        self._barred: dict[str, float] = {}  # by host: until when it gets no connection
         self.strays = Strays(hosts.platform, host_index, tasks, self._ask_last_poll)
-        self._apart.line = self.line
+        self._unreachable.connection = self.connection
         self._closing = False
-        self._renewed = float("-inf")  # when the last promise was made
+        self._renewed = float("-inf")  # when the last read lease was made
         self._until = 0.0  # how long it lasts
         self._framed = b""
         publisher.place = self._placed
         publisher.absent = self.absent
         store.on_own_commit(lambda commit, _: lost_commits.on_commit(commit))
         store.on_own_commit(self._on_commit)
-        # Whoever decided before may have given a promise to any node, and have told it of machines
-        # that were about to move there.
-        until = guard.boottime() + PROMISE
-        self._apart.begin(upstream.instant().at)
+        # Whoever decided before may have given a read lease to any node, and have told it of
+        # machines that were about to move there.
+        until = guard.boottime() + READ_LEASE
+        self._unreachable.begin(upstream.instant().at)
         self._note_moves(store.groups.values())
         self._note_leaving(store.groups.values())
         moving = {group for group, _ in self._moving()}
@@ -387,7 +386,7 @@ class HostNodes:
             if host.node:
                 leaving = self._leaving.get(host.name, {}).values()
                 groups = frozenset(moving.union(host_index.groups_on(host.name), leaving))
-                self._absent.add(host.name, _Promised(until, groups))
+                self._absent.add(host.name, _Lease(until, groups))
 
     def now(self) -> Time:
         return self._upstream.instant().at
@@ -395,14 +394,14 @@ class HostNodes:
     def shown(self, numbers: Iterable[int]) -> Shown:
         return Shown(tuple(numbers), self.now(), *self.lost_commits.last)
 
-    def line(self, host: str) -> NodeLine | None:
-        """Return what is known of the node of a host, from its line or from the last one."""
+    def connection(self, host: str) -> NodeConnection | None:
+        """Return what is known of the node of a host, from its connection or from the last one."""
         member = self._members.get(host)
-        return self._last_lines.get(host) if member is None else self._line_of(member)
+        return self._last_connections.get(host) if member is None else self._connection_of(member)
 
-    def _line_of(self, member: NodeMember) -> NodeLine:
+    def _connection_of(self, member: NodeMember) -> NodeConnection:
         silent = guard.boottime() - member.heard
-        return NodeLine(
+        return NodeConnection(
             version=member.version,
             lag=round(_behind(member) * SECOND),
             heard=self.now() - round(silent * SECOND),
@@ -421,13 +420,13 @@ class HostNodes:
                 sent += machines * (SENT_BY_MACHINE + SENT_BY_EVENT * len(group.events))
         return sent
 
-    def promised(self, host: str) -> float:
-        """Return until when the node of a host has a promise."""
+    def leased_until(self, host: str) -> float:
+        """Return until when the node of a host has a read lease."""
         member = self._members.get(host)
-        return max(self._absent.until(host), member.promised if member else 0.0)
+        return max(self._absent.until(host), member.leased_until if member else 0.0)
 
     def absent(self, groups: Collection[str]) -> bool:
-        """Return whether a node without a line may be showing one of the groups."""
+        """Return whether a node without a connection may be showing one of the groups."""
         now = guard.boottime()
         return any(self._absent.shown(group, now) for group in groups)
 
@@ -456,7 +455,7 @@ class HostNodes:
         )
 
     async def watch(self) -> None:
-        """Renew promises, and look for nodes that are silent."""
+        """Renew read leases, and look for nodes that are silent."""
         while True:
             await guard.pause(CHECK_EVERY)
             now = guard.boottime()
@@ -464,46 +463,50 @@ class HostNodes:
             for member in list(self._members.values()):
                 if now - member.heard > QUIET:
                     self.cut(member, f"it has sent nothing for {QUIET:g} s")
-                elif member.joined and member.promised - now <= PROMISE - PROMISE_EVERY:
+                elif member.joined and member.leased_until - now <= READ_LEASE - RENEW_EVERY:
                     due.append(member)
-            self._promise(*due)
+            self._renew(*due)
             self._absent.remove_before(now)
             self._watch_just_moved(now)
             self.strays.check()
 
-    def _promise(self, *members: NodeMember) -> None:
-        """Renew the promises of nodes, except for those that do not confirm what they are told."""
+    def _renew(self, *members: NodeMember) -> None:
+        """Renew the read leases of nodes, except for those that do not confirm what they are
+        told."""
         framed = self._renewal()
         for member in members:
             if _behind(member) <= RENEW_WITHIN:
-                member.promised = self._until
+                member.leased_until = self._until
                 self.send(member, framed)
 
     def _renewal(self) -> bytes:
-        """Return a promise until `_until`: the same one for a moment, for all whose turn it is."""
+        """Return a read lease until `_until`: the same one for a moment, for all whose turn it
+        is."""
         now = guard.boottime()
         if now >= self._renewed + CHECK_EVERY:
-            self._renewed, self._until = now, now + PROMISE
+            self._renewed, self._until = now, now + READ_LEASE
             if leadership := self._store.leadership:
                 self._until = min(self._until, leadership.until)
-            self._framed = frame(Promise(self._until, self.now(), *self.lost_commits.last))
+            self._framed = frame(ReadLease(self._until, self.now(), *self.lost_commits.last))
         return self._framed
 
     def _answer_ping(self, member: NodeMember, ping: Ping) -> None:
-        """Answer a sign of life, in one piece with a promise: one message less to send for it."""
+        """Answer a sign of life, in one piece with a read lease: one message less to send for
+        it."""
         now = guard.boottime()
         pong = frame(Pong(ping.sent, now, self.now()))
         if (
             member.joined
-            and member.promised - now <= PROMISE - PROMISE_EVERY / 2  # not for every one of many
+            # Not for every one of many.
+            and member.leased_until - now <= READ_LEASE - RENEW_EVERY / 2
             and _behind(member) <= RENEW_WITHIN
         ):
-            promise = self._renewal()
-            member.promised = self._until
-            pong += promise
+            lease = self._renewal()
+            member.leased_until = self._until
+            pong += lease
         self.send(member, pong)
 
-    # A line.
+    # A connection.
 
     async def serve(
         self,
@@ -512,8 +515,8 @@ class HostNodes:
         host: str,
         certificate: bytes = b"",
     ) -> None:
-        """Serve a node until its line is broken. `host` is the one that it can be the node of, and
-        `certificate` (DER) says so, unless the node is on control's own host."""
+        """Serve a node until its connection is broken. `host` is the one that it can be the node
+        of, and `certificate` (DER) says so, unless the node is on control's own host."""
         stream: MessageStream[ToControl] = MessageStream(reader, writer, ToControl)
         member: NodeMember | None = None
         sending: asyncio.Task[None] | None = None
@@ -563,9 +566,9 @@ class HostNodes:
             stream.cut()
 
     async def _wait_for_others(self, host: str) -> None:
-        """Wait until all nodes have a line, or no promise, that may be showing a group of this host
-        as it was before. The node could not join earlier, and would hide the groups that have
-        changed as soon as it is sent them."""
+        """Wait until all nodes have a connection, or no read lease, that may be showing a group of
+        this host as it was before. The node could not join earlier, and would hide the groups that
+        have changed as soon as it is sent them."""
         groups = {*self._absent.groups(host), *self._host_index.groups_on(host)}
         absent = self._absent
         with absent.greeting(host):
@@ -587,7 +590,7 @@ class HostNodes:
             return "a node must send a hello first"
         if hello.host != host:
             return (
-                f"its line is for the node of host '{host}' (as its certificate says or, on"
+                f"its connection is for the node of host '{host}' (as its certificate says or, on"
                 f" control's own host, nodes_host), not '{hello.host}'"
             )
         if not set(hello.protocols) & set(NODE_PROTOCOLS):
@@ -604,7 +607,9 @@ class HostNodes:
         if isinstance(refused, Refused) and not went_back:
             return refused.message
         if host not in self._members:
-            self._apart.cut_off(host, self.now())  # if it is the first time, until it has joined
+            self._unreachable.cut_off(
+                host, self.now()
+            )  # if it is the first time, until it has joined
         if went_back:
             if await self.lost_commits.note(hello, term):
                 for member in list(self._members.values()):
@@ -667,11 +672,13 @@ class HostNodes:
     def _leave(self, member: NodeMember) -> None:
         if self._is_connected(member):
             del self._members[member.host]
-            self._last_lines[member.host] = msgspec.structs.replace(self._line_of(member), lag=None)
+            self._last_connections[member.host] = msgspec.structs.replace(
+                self._connection_of(member), lag=None
+            )
             if member.serving:
                 shows = frozenset(member.groups)
-                self._absent.add(member.host, _Promised(member.promised, shows))
-            self._apart.cut_off(member.host, self.now())
+                self._absent.add(member.host, _Lease(member.leased_until, shows))
+            self._unreachable.cut_off(member.host, self.now())
             self._caught_up(member)
             self._answer_just_moved(member.host)
             self._publisher.leave(member)
@@ -703,8 +710,8 @@ class HostNodes:
         pending = publisher.pending(member.groups)
         joined = Joined(tuple(set(pending.values())), self.now(), *self.lost_commits.last)
         self.send(member, frame(joined))
-        self._promise(member)
-        self._apart.joined(member.host, self.now())
+        self._renew(member)
+        self._unreachable.joined(member.host, self.now())
         self._forget_leaving()
         log.info("a node answers guests", host=member.host)
 
@@ -741,7 +748,7 @@ class HostNodes:
                 case Hidden(numbers=numbers):
                     self._publisher.hidden(member, frozenset(numbers))
                 case Kept():
-                    self._apart.missed_nothing(member.host)
+                    self._unreachable.missed_nothing(member.host)
                 case Ping():
                     self._answer_ping(member, message)
                 case Report():
@@ -948,7 +955,7 @@ class HostNodes:
         """Forget moves after a while; and record which machines are answered where they were, so
         that whoever decides next knows it, too."""
         for name, move in list(self._just_moved.items()):
-            if not self._apart.is_apart(move.host):
+            if not self._unreachable.is_unreachable(move.host):
                 if now - move.at > JUST_MOVED:
                     del self._just_moved[name]
                 continue
@@ -997,7 +1004,7 @@ class HostNodes:
     def _still_leaves(self, machine: Machine, former: str) -> bool:
         """Return whether the node of its host is cut off, and no other machine has come to its
         former host that has one of its addresses."""
-        if not machine.alive or not self._apart.is_apart(machine.host):
+        if not machine.alive or not self._unreachable.is_unreachable(machine.host):
             return False
         there = self._host_index.machines_on(former)
         taken = {address for other in there if other.alive for address in other.addresses}

@@ -36,7 +36,7 @@ MAX_FRAME = 64 * 1024 * 1024  # bytes; a group with all the events it may have f
 MAX_GREETING = 64 * 1024  # bytes of a node's first message
 
 # What a node may send, which may have been taken over with its host. Everything else is checked
-# when it is decoded, and ends the line.
+# when it is decoded, and ends the connection.
 MAX_VERSION = 64  # characters of a version, of forewarn or of the API
 MAX_COMMIT = 2**53  # far more commits than a state can have
 MAX_IDS = 8_192  # events that one approval names; a body of `max_body` has fewer
@@ -166,7 +166,7 @@ class Shown(msgspec.Struct, frozen=True, tag="shown"):
     commit_at: Time = 0  # when that was made; 0: not known
 
 
-class Promise(msgspec.Struct, frozen=True, tag="promise"):
+class ReadLease(msgspec.Struct, frozen=True, tag="promise"):
     """Until then nothing newer is shown elsewhere without this node."""
 
     until: float  # in seconds of control's clock, as in `Pong`
@@ -180,7 +180,7 @@ class Pong(msgspec.Struct, frozen=True, tag="pong"):
 
     sent: float  # as in the Ping
     at: float  # seconds of control's clock, which also runs while its computer is suspended
-    time: Time = 0  # the service's, as in `Promise`; 0: from an earlier version
+    time: Time = 0  # the service's, as in `ReadLease`; 0: from an earlier version
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer"):
@@ -289,8 +289,8 @@ class Ping(msgspec.Struct, frozen=True, tag="ping"):
 
 
 class Kept(msgspec.Struct, frozen=True, tag="kept"):
-    """A node that has joined has had a promise all the time since it joined before: it was without
-    a line, but never apart."""
+    """A node that has joined has had a read lease all the time since it joined before: it was
+    without a connection, but never disconnected."""
 
 
 class Polled(msgspec.Struct, frozen=True, array_like=True):
@@ -341,7 +341,7 @@ ToNode: TypeAlias = (
     | Unhide
     | Joined
     | Shown
-    | Promise
+    | ReadLease
     | Pong
     | Answer
     | Renewed

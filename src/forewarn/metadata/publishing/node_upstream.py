@@ -1,11 +1,11 @@
-"""`Upstream` for the endpoint of a node: a line to control, and a journal of what it was told.
+"""`Upstream` for the endpoint of a node: a connection to control, and a journal of what it was
+told.
 
-While the promise of control lasts, what is shown here is what is shown everywhere. Without it, the
-node is *apart*: it goes on showing what it was last told. What needs control is held for a while,
-and asked again on the next line, since all of it may be repeated. A group that is about to change
-shows nothing for the moment: to the endpoint it looks as if it were not enabled, and `enable`
-returns when there is a document again.
-"""
+While the read lease of control lasts, what is shown here is what is shown everywhere. Without it,
+the node is *disconnected*: it goes on showing what it was last told. What needs control is held for
+a while, and asked again on the next connection, since all of it may be repeated. A group that is
+about to change shows nothing for the moment: to the endpoint it looks as if it were not enabled,
+and `enable` returns when there is a document again."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ from forewarn.metadata.publishing.messages import (
     Pong,
     Postpone,
     Prepare,
-    Promise,
     Publication,
+    ReadLease,
     Renew,
     Renewed,
     Shown,
@@ -86,7 +86,7 @@ from forewarn.support.text import GUID
 
 MIN_DIAL_PAUSE, MAX_DIAL_PAUSE = 0.05, 1.0  # seconds between two attempts to reach control
 # Seconds by which another address of control is dialled later: both may lead to the same process,
-# which serves only one line of a host.
+# which serves only one connection of a host.
 TURN = 0.2
 HELLO_TIMEOUT = 10.0  # seconds in which control has to answer a hello
 CALL_TIMEOUT = 10.0  # seconds after which a call that control has not answered is sent again
@@ -96,18 +96,18 @@ HOLD_ENABLE = 115.0  # likewise for a first GET, whose answer may take two minut
 # is about to be told.
 HOLD_UNKNOWN = 10.0
 # Seconds without control, after which a group that is hidden shows its change. Control waits less
-# long: nodes that have not confirmed by then that they have hidden it are apart.
+# long: nodes that have not confirmed by then that they have hidden it are disconnected.
 MAX_HOLD = 12.0
 MAX_PENDING_CALLS = 4_096  # calls that wait for an answer
 REPORT_EVERY = 1.0  # seconds between two reports
-WATCH_EVERY = 0.1  # seconds between two looks at the promise
-AT_ONCE = 1.0  # seconds between two lines, after which the next one is waited for
+WATCH_EVERY = 0.1  # seconds between two looks at the read lease
+AT_ONCE = 1.0  # seconds between two connections, after which the next one is waited for
 PULSE_EVERY = 4.0  # seconds between two signs of life, which also compare the clocks
 REPEAT_EVERY = 30  # reports, a second apart, after which polls that showed nothing new are reported
-# Seconds without a message and without a promise, after which other control nodes are dialled:
-# promises are sent every 2 s.
+# Seconds without a message and without a read lease, after which other control nodes are dialled:
+# read leases are sent every 2 s.
 SILENT = 3.0
-QUIET = 10.0  # seconds without a message, after which a line is given up: promises are sent on it
+QUIET = 10.0  # seconds without a message, not even a read lease: the connection is given up
 DRIFT = 0.17  # by which two clocks may differ in speed, while each is corrected by up to 8.3 %
 LOG_AFTER = 5.0  # seconds without control before it is logged
 LOG_EVERY = 30.0  # seconds between two log records about control that cannot be reached
@@ -123,8 +123,8 @@ class RefusedByControl(BrokenConnection):
     """Control refuses this node; the message says why."""
 
 
-class _Line(NamedTuple):
-    """A line to a control node that accepts this node."""
+class _Connection(NamedTuple):
+    """A connection to a control node that accepts this node."""
 
     dial: Dial
     stream: MessageStream[ToNode]
@@ -135,7 +135,7 @@ class NodeUpstream:
     def __init__(self, dials: Sequence[Dial], host: str, clock: Clock, journal: Journal) -> None:
         self._dials = dials
         self._chance = random.Random(host)
-        self._lost = False  # is control looked for, because there is no line?
+        self._lost = False  # is control looked for, because there is no connection?
         self._wanted = asyncio.Event()  # set then, and while control is silent
         self._host = host
         self._clock = clock
@@ -143,8 +143,8 @@ class NodeUpstream:
         self._instance = uuid.uuid4().hex
         self._rules = Durations()
         self._staged = StagedViews()
-        self._stream: MessageStream[ToNode] | None = None  # while there is a line, and all is known
-        self._followed: MessageStream[ToNode] | None = None  # while there is a line
+        self._stream: MessageStream[ToNode] | None = None  # while it is connected and knows all
+        self._followed: MessageStream[ToNode] | None = None  # while it is connected
         self._unreachable = LogThrottle(LOG_EVERY, first_after=LOG_AFTER)
         self._pending: dict[int, asyncio.Future[Answer]] = {}
         self._calls = 0
@@ -159,22 +159,22 @@ class NodeUpstream:
         self.commit = 0  # the last one that it was told of
         self._commit_at: Time = 0  # when that was made; 0: not known
         self._ahead: tuple[float, float] | None = None  # our clock minus control's, and when known
-        self._promised = 0.0  # until when, by our clock
+        self._leased_until = 0.0  # until when, by our clock
         self._welcome = Welcome(protocol=1, version="", rules=Durations())
-        self.on_apart: Callable[[bool], None] = lambda _: None  # True: apart from now on
+        self.on_disconnected: Callable[[bool], None] = lambda _: None  # True: apart from now on
         self.wants_renewal: Callable[[], bool] = lambda: False  # of the node's certificate
         self.on_renewed: Callable[[Renewed], None] = lambda _: None
         self.heard: float | None = None  # when control sent something last, in boot time
         self._waiting_since: float | None = None  # for a message; None while one is being taken
         self.journal_problem = ""  # why control is not followed, if the journal cannot be written
-        self._opened = float("-inf")  # when the last line was opened
-        self.problem = ""  # why there is no line, or why the last one was lost
+        self._opened = float("-inf")  # when the last connection was opened
+        self.problem = ""  # why there is no connection, or why the last one was lost
         # Why a control node's certificate is not accepted; others may fail for other reasons.
         self.certificate_problem = ""
-        self._is_apart = True
-        self._was_apart = True  # since it joined last
-        self._joined = False  # since it has its line
-        self._may_call = asyncio.Event()  # set while it has joined, and is not apart
+        self._is_disconnected = True
+        self._was_disconnected = True  # since it joined last
+        self._joined = False  # since it has its connection
+        self._may_call = asyncio.Event()  # set while it has joined, and is not disconnected
 
     # The port.
 
@@ -248,7 +248,7 @@ class NodeUpstream:
     # What needs control.
 
     async def _call(self, call: Call | WhoIs) -> Answer:
-        """Ask control, again on every new line. All calls may be repeated."""
+        """Ask control, again on every new connection. All calls may be repeated."""
         hold = HOLD_CALL
         if isinstance(call, Enable | WhoIs):
             hold = HOLD_ENABLE if isinstance(call, Enable) else HOLD_UNKNOWN
@@ -257,18 +257,18 @@ class NodeUpstream:
                 while True:
                     await self._may_call.wait()
                     if not self._may_call.is_set():
-                        continue  # the line was lost again at once
+                        continue  # the connection was lost again at once
                     try:
                         return await self._call_once(call)
                     except OutcomeUnknown:
-                        pass  # the line was lost before the answer
+                        pass  # the connection was lost before the answer
         except TimeoutError:
             if isinstance(call, Enable):  # whose caller gets no answer, and asks again
                 raise OutcomeUnknown(AWAY) from None
             raise NotDurable(AWAY) from None
 
     async def _call_once(self, call: Call | WhoIs) -> Answer:
-        """Ask control. Raises OutcomeUnknown if the line is lost before it answers."""
+        """Ask control. Raises OutcomeUnknown if the connection is lost before it answers."""
         assert self._stream is not None
         if len(self._pending) >= MAX_PENDING_CALLS:
             raise NotDurable(f"{MAX_PENDING_CALLS} requests are already waiting for control")
@@ -286,23 +286,24 @@ class NodeUpstream:
             raise NotDurable(answer.failed)
         return answer
 
-    # The promise.
+    # The read lease.
 
     @property
-    def promised(self) -> float:
-        """Until when nothing newer is shown elsewhere, in boot time; 0: there was no promise."""
-        return self._promised
+    def leased_until(self) -> float:
+        """Until when nothing newer is shown elsewhere, in boot time; 0: there was no read lease."""
+        return self._leased_until
 
     @property
-    def apart(self) -> bool:
+    def disconnected(self) -> bool:
         """Whether something newer may be shown elsewhere."""
-        return guard.boottime() >= self._promised
+        return guard.boottime() >= self._leased_until
 
     async def watch(self) -> None:
-        """Notice when the promise has run out, and give up a line on which nothing comes."""
+        """Notice when the read lease has run out, and give up a connection on which nothing
+        comes."""
         while True:
             await guard.pause(WATCH_EVERY)
-            self._note_apart()
+            self._note_disconnected()
             if self._is_silent():
                 self._wanted.set()
             elif not self._lost:
@@ -313,38 +314,39 @@ class NodeUpstream:
                 self._followed.cut()
 
     def _is_silent(self) -> bool:
-        """Return whether control may have another leader by now: nothing comes on the line."""
+        """Return whether control may have another leader by now: nothing comes on the
+        connection."""
         since = self._waiting_since
-        return self.apart and since is not None and guard.boottime() - since >= SILENT
+        return self.disconnected and since is not None and guard.boottime() - since >= SILENT
 
     def _ping(self) -> Ping:
         return Ping(guard.boottime())
 
-    def _note_apart(self) -> None:
-        self._was_apart |= self.apart
-        if not self._joined or self.apart:
+    def _note_disconnected(self) -> None:
+        self._was_disconnected |= self.disconnected
+        if not self._joined or self.disconnected:
             self._may_call.clear()
         elif not self._may_call.is_set():
             self._may_call.set()
-        if self.apart != self._is_apart:
-            self._is_apart = self.apart
-            self.on_apart(self._is_apart)
+        if self.disconnected != self._is_disconnected:
+            self._is_disconnected = self.disconnected
+            self.on_disconnected(self._is_disconnected)
 
-    def _take_promise(self, promise: Promise, stream: MessageStream[ToNode]) -> None:
-        self._note_commit(promise)
-        self._set_time(promise.at)
+    def _take_read_lease(self, lease: ReadLease, stream: MessageStream[ToNode]) -> None:
+        self._note_commit(lease)
+        self._set_time(lease.at)
         if self._ahead is None:
             return
         ahead, known = self._ahead
-        until = promise.until + ahead
-        self._promised = until - DRIFT * max(0.0, until - known)
-        if self.apart:  # the ping, or this, was long under way
+        until = lease.until + ahead
+        self._leased_until = until - DRIFT * max(0.0, until - known)
+        if self.disconnected:  # the ping, or this, was long under way
             stream.send(self._ping())
         elif self._joined:
-            self._was_apart = False
-        self._note_apart()
+            self._was_disconnected = False
+        self._note_disconnected()
 
-    # The line.
+    # The connection.
 
     @property
     def connected(self) -> bool:
@@ -361,12 +363,12 @@ class NodeUpstream:
                         await self._replace_journal()  # control is not asked before it is possible
                     self._lost = True
                     self._wanted.set()
-                    line: _Line = await searching
+                    connection: _Connection = await searching
                     self._lost = False
                     self._wanted.clear()
                     pause = self._pause_after_line()
-                    searching = tasks.start(self._find_control(line), "looking for another")
-                    await self._follow_or_leave(line, searching, tasks)
+                    searching = tasks.start(self._find_control(connection), "looking for another")
+                    await self._follow_or_leave(connection, searching, tasks)
                 except (BrokenConnection, OSError, TimeoutError) as error:
                     self._note_failure(error)
                     self._disconnected(str(error))
@@ -376,20 +378,20 @@ class NodeUpstream:
             await tasks.end()
 
     async def _follow_or_leave(
-        self, line: _Line, searching: asyncio.Task[_Line], tasks: guard.Tasks
+        self, connection: _Connection, searching: asyncio.Task[_Connection], tasks: guard.Tasks
     ) -> None:
-        """Follow a control node until its line is lost, or another one is found. Raises
+        """Follow a control node until its connection is lost, or another one is found. Raises
         BrokenConnection."""
-        following = tasks.start(self._follow(line), "following control")
+        following = tasks.start(self._follow(connection), "following control")
         await asyncio.wait([following, searching], return_when=asyncio.FIRST_COMPLETED)
         if not searching.done():
             await following  # raises why it has ended
-        line.stream.cut()
+        connection.stream.cut()
         await asyncio.wait([following])  # it may be writing its journal
         self._disconnected("it is silent, and another control node is not")
 
     def _pause_after_line(self) -> float:
-        """Return for how many seconds to wait if the line that was just opened is lost."""
+        """Return for how many seconds to wait if the connection that was just opened is lost."""
         before, self._opened = self._opened, guard.monotonic()
         # Another node with the same certificate may be taking its place, and it that of the other.
         at_once = self._opened - before < AT_ONCE
@@ -416,9 +418,9 @@ class NodeUpstream:
                     groups=groups,
                 )
 
-    async def _find_control(self, present: _Line | None = None) -> _Line:
-        """Return a line to the first control node that accepts this node. While it has a line, the
-        others are dialled only if the present one is silent."""
+    async def _find_control(self, present: _Connection | None = None) -> _Connection:
+        """Return a connection to the first control node that accepts this node. While it has a
+        connection, the others are dialled only if the present one is silent."""
         tasks = guard.Tasks()
         try:
             dialling = [
@@ -426,15 +428,15 @@ class NodeUpstream:
                 for n, dial in enumerate(self._dials)
             ]
             await asyncio.wait(dialling, return_when=asyncio.FIRST_COMPLETED)
-            lines: list[_Line] = [task.result() for task in dialling if task.done()]
-            *others, latest = sorted(lines, key=lambda line: line.welcome.term)
+            connections: list[_Connection] = [task.result() for task in dialling if task.done()]
+            *others, latest = sorted(connections, key=lambda connection: connection.welcome.term)
             for other in others:
                 other.stream.cut()
             return latest
         finally:
             await tasks.end()
 
-    async def _dial(self, dial: Dial, present: _Line | None, turn: float) -> _Line:
+    async def _dial(self, dial: Dial, present: _Connection | None, turn: float) -> _Connection:
         pause = MIN_DIAL_PAUSE
         await guard.pause(turn)
         while True:
@@ -454,14 +456,14 @@ class NodeUpstream:
             await guard.pause(pause * self._chance.uniform(0.5, 1.0))
             pause = min(2 * pause, MAX_DIAL_PAUSE)
 
-    async def _greet(self, dial: Dial) -> _Line:
+    async def _greet(self, dial: Dial) -> _Connection:
         reader, writer = await dial()
         stream: MessageStream[ToNode] = MessageStream(reader, writer, ToNode)
         try:
             stream.send(self._hello())
             async with asyncio.timeout(HELLO_TIMEOUT):
                 greeting = await stream.receive()
-            return _Line(dial, stream, self._greeted(greeting))
+            return _Connection(dial, stream, self._greeted(greeting))
         except BaseException:
             stream.cut()
             raise
@@ -499,8 +501,8 @@ class NodeUpstream:
             case _:
                 raise BrokenConnection("control did not answer the hello")
 
-    async def _follow(self, line: _Line) -> None:
-        stream, self._welcome = line.stream, line.welcome
+    async def _follow(self, connection: _Connection) -> None:
+        stream, self._welcome = connection.stream, connection.welcome
         self._rules, self._term = self._welcome.rules, self._welcome.term
         self._ahead, self.heard = None, guard.boottime()
         try:
@@ -556,14 +558,14 @@ class NodeUpstream:
                 self._ahead = sent - at, sent
                 if time:
                     self._set_time(time, asked=round(sent * SECOND))
-            case Promise():
-                self._take_promise(message, stream)
+            case ReadLease():
+                self._take_read_lease(message, stream)
             case Renewed():
                 self.on_renewed(message)
             case AskLastPoll(machine=machine):
                 stream.send(LastPoll(machine, self._poll_report.last(machine)))
             case Goodbye() | UnknownMessage():
-                pass  # control is stopping, and closes the line; or it has another version
+                pass  # control is stopping, and closes the connection; or it has another version
             case _:
                 raise BrokenConnection(
                     f"control sent an unexpected message: {type(message).__name__}"
@@ -584,19 +586,19 @@ class NodeUpstream:
         self._stream = stream
         self._unreachable.reset()
         self.synchronized.set()
-        log.debug("there is a line to control", host=self._host)
+        log.debug("there is a connection to control", host=self._host)
         self.problem = self.certificate_problem = ""
-        self._note_apart()
-        if not self._was_apart:
+        self._note_disconnected()
+        if not self._was_disconnected:
             stream.send(Kept())
         await self._replace_journal()
         if self.journal_problem:
             self.journal_problem = ""
             log.info("the journal can be written again", host=self._host)
         self._joined = True
-        self._note_apart()
+        self._note_disconnected()
 
-    def _note_commit(self, told: Welcome | Joined | Shown | Promise) -> None:
+    def _note_commit(self, told: Welcome | Joined | Shown | ReadLease) -> None:
         if told.commit >= self.commit:
             self.commit, self._commit_at = told.commit, told.commit_at
 
@@ -633,8 +635,8 @@ class NodeUpstream:
         self._joined = False
         self._may_call.clear()
         if self._stream is not None:
-            # Matters to nobody if it is for a moment; `on_apart` tells of the others.
-            log.info("the line to control was lost", host=self._host, why=why)
+            # Matters to nobody if it is for a moment; `on_disconnected` tells of the others.
+            log.info("the connection to control was lost", host=self._host, why=why)
         self._stream = None
         for future in self._pending.values():
             if not future.done():

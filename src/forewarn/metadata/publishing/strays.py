@@ -1,7 +1,7 @@
 """Machines that poll the node of another host than the one that they are known to be on.
 
 Such a machine was moved without a report, or somebody else uses its address: it may be on either
-host, and cannot be told anything. What would disturb it waits (`SuspectMove`), until an operator
+host, and cannot be informed. What would disturb it waits (`SuspectMove`), until an operator
 records where it is, or until it has polled only where it is known to be for a while. The move is
 recorded without an operator, if that is wanted, as soon as all of this is true:
 

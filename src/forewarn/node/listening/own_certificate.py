@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from forewarn.core.time import SECOND
-from forewarn.node.config import NodeLines, Tls
+from forewarn.node.config import NodeConnections, Tls
 from forewarn.node.listening.tls import Certificates, CertificateUnusable
 from forewarn.service.access.authority import Authority, AuthorityUnusable
 from forewarn.service.platform.enrollment import NodeAuthority
@@ -20,7 +20,7 @@ RENEWALS = 4  # in the life of a certificate
 
 
 class OwnCertificate:
-    def __init__(self, lines: NodeLines) -> None:
+    def __init__(self, lines: NodeConnections) -> None:
         """Raises CertificateUnusable."""
         assert lines.keeps is not None
         self._directory = tempfile.TemporaryDirectory(prefix="forewarn-")

@@ -1,5 +1,5 @@
-"""The certificate of the control API, or of a line between control and a node: loads it, watches
-its files, and replaces it for new connections when they change.
+"""The certificate of the control API, or of a connection between control and a node: loads it,
+watches its files, and replaces it for new connections when they change.
 
 If a new pair cannot be used, the previous one stays. Existing connections keep their certificate.
 """
@@ -110,7 +110,8 @@ class Certificates:
 
     @property
     def _soon(self) -> float:
-        """How many seconds before its end it is reported; on lines to nodes, it may be renewed."""
+        """How many seconds before its end it is reported; on connections to nodes, it may be
+        renewed."""
         return self._pair.soon if self._of_client or self._enrolls else EXPIRES_SOON
 
     @property

@@ -147,7 +147,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     driver_options: dict[str, dict[str, Any]] = {}  # by driver: the table of its name
     nodes: str | list[str] = ""  # for nodes: address, path or both; empty: guests are answered here
     nodes_host: str = ""  # host of the node that connects to the path; empty: name of the machine
-    nodes_certificate: str = ""  # of this control node on its lines to nodes (PEM)
+    nodes_certificate: str = ""  # of this control node on its connections to nodes (PEM)
     nodes_key: str = ""  # key of nodes_certificate (PEM)
     nodes_authority: str = ""  # authority that issues the certificates of both sides (PEM)
     authority: str = ""  # directory of an authority that this service keeps; empty: none

@@ -20,8 +20,8 @@ from forewarn.core.time import HOUR, MINUTE, SECOND, Durations
 from forewarn.drivers import registry
 from forewarn.drivers.registry import DriverConfig
 from forewarn.metadata.endpoint.limits import Limits
-from forewarn.metadata.publishing.host_nodes import TELLING
-from forewarn.node.config import Address, Config, LocalLine, NodeLines, address_rules
+from forewarn.metadata.publishing.host_nodes import SHOWN_WITHIN
+from forewarn.node.config import Address, Config, LocalConnection, NodeConnections, address_rules
 from forewarn.node.listening.sockets import confined, local
 from forewarn.node.settings import values
 from forewarn.node.settings.driver_tables import missing_options, name_problem
@@ -123,7 +123,9 @@ class _Validation:
     def config(self) -> Config:
         settings = self._settings
         self._check_simple_values()
-        nodes, local_node = self._get("nodes", lambda: values.node_lines(settings), (None, None))
+        nodes, local_node = self._get(
+            "nodes", lambda: values.node_connections(settings), (None, None)
+        )
         guests = self._get("metadata", self._metadata, (Address("127.0.0.1", 0),))
         control = self._get("control", self._control, Address("127.0.0.1", 0))
         for metadata in guests:
@@ -160,7 +162,7 @@ class _Validation:
                 silence=self._duration("silence", LEAST_SILENCE),
                 start_grace=self._duration("start_grace"),
                 enable_delay=self._duration("enable_delay"),
-                telling=round(TELLING * SECOND) if settings.nodes else 0,
+                telling=round(SHOWN_WITHIN * SECOND) if settings.nodes else 0,
             ),
             clock=ClockLimits(
                 step=self._duration("max_clock_step", STEP),
@@ -288,7 +290,11 @@ class _Validation:
         return control
 
     def _check_arm_address(
-        self, arm: Address, guests: Iterable[Address], control: Address, nodes: NodeLines | None
+        self,
+        arm: Address,
+        guests: Iterable[Address],
+        control: Address,
+        nodes: NodeConnections | None,
     ) -> None:
         others = [("metadata", address, "an address for guests") for address in guests]
         others.append(("control", control, "the address for operators"))
@@ -337,7 +343,10 @@ class _Validation:
         return lease
 
     def _fleet(
-        self, guests: tuple[Address, ...], nodes: NodeLines | None, local_node: LocalLine | None
+        self,
+        guests: tuple[Address, ...],
+        nodes: NodeConnections | None,
+        local_node: LocalConnection | None,
     ) -> Fleet | None:
         if not self._settings.fleet or not self._with_fleet:
             return None

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from forewarn.core.time import HOUR
-from forewarn.node.config import Address, ArmListener, LocalLine, NodeLines, Tls
+from forewarn.node.config import Address, ArmListener, LocalConnection, NodeConnections, Tls
 from forewarn.node.listening.unix_socket import MAX_SOCKET_PATH, too_long
 from forewarn.node.settings.model import Settings, SettingsError
 from forewarn.service.access.authority import CERTIFICATE
@@ -48,7 +48,7 @@ def tls(settings: Settings) -> Tls | None:
     return Tls(Path(settings.tls_certificate), Path(settings.tls_key))
 
 
-def node_lines(settings: Settings) -> tuple[NodeLines | None, LocalLine | None]:
+def node_connections(settings: Settings) -> tuple[NodeConnections | None, LocalConnection | None]:
     """Read where nodes on other hosts connect to, and where the one on this host does."""
     listed = settings.nodes
     texts = ([listed] if listed else []) if isinstance(listed, str) else listed
@@ -60,18 +60,18 @@ def node_lines(settings: Settings) -> tuple[NodeLines | None, LocalLine | None]:
             "nodes: give one address for nodes on other hosts, one path for the node on this host,"
             " or both"
         )
-    return _tls_lines(settings, *addresses), _local_line(settings, *paths)
+    return _tls_lines(settings, *addresses), _local_connection(settings, *paths)
 
 
-def _local_line(settings: Settings, path: Path | None = None) -> LocalLine | None:
+def _local_connection(settings: Settings, path: Path | None = None) -> LocalConnection | None:
     if path is None:
         if settings.nodes_host:
             raise SettingsError(not_used("nodes_host", "a path in nodes"))
         return None
-    return LocalLine(path, host_name("nodes_host", settings.nodes_host))
+    return LocalConnection(path, host_name("nodes_host", settings.nodes_host))
 
 
-def _tls_lines(settings: Settings, where: Address | None = None) -> NodeLines | None:
+def _tls_lines(settings: Settings, where: Address | None = None) -> NodeConnections | None:
     needed = {
         key: getattr(settings, key) for key in ("nodes_certificate", "nodes_key", "nodes_authority")
     }
@@ -89,10 +89,10 @@ def _tls_lines(settings: Settings, where: Address | None = None) -> NodeLines | 
             f"nodes needs {listing(missing)}: nodes and control know each other by certificates"
         )
     pair = Tls(Path(settings.nodes_certificate), Path(settings.nodes_key))
-    return NodeLines(where, pair, Path(settings.nodes_authority))
+    return NodeConnections(where, pair, Path(settings.nodes_authority))
 
 
-def _own_lines(settings: Settings, where: Address) -> NodeLines:
+def _own_lines(settings: Settings, where: Address) -> NodeConnections:
     """Read how nodes are enrolled by an authority that this service keeps."""
     for key in ("nodes_certificate", "nodes_key"):
         if getattr(settings, key):
@@ -109,7 +109,7 @@ def _own_lines(settings: Settings, where: Address) -> NodeLines:
             ' of all control nodes, for example ["192.0.2.11:8171"]'
         )
     keeps = Path(settings.authority)
-    return NodeLines(
+    return NodeConnections(
         where,
         None,
         Path(settings.nodes_authority) if settings.nodes_authority else keeps / CERTIFICATE,

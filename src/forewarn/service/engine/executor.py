@@ -83,9 +83,9 @@ class Executor:
         self._publishing = publishing
         self._tasks = tasks
         self._open_attempts = open_attempts
-        self._untold: dict[str, asyncio.Event] = {}  # calls that wait for a host to be told
+        self._waiting_calls: dict[str, asyncio.Event] = {}  # calls that wait for a host to be told
         store.on_own_commit(self._on_commit)
-        host_index.apart.on_change(self._look_again)
+        host_index.unreachable.on_change(self._look_again)
 
     def resume(self, restored: Time | None) -> None:
         """Continue every recorded attempt that has no result. `restored` is the time at which a
@@ -318,37 +318,37 @@ class Executor:
         return None if outcome is None else self._relocated(event, outcome, nowhere)
 
     async def _until_told(self, event: Event, what: str) -> None:
-        """Wait while one of its machines is on a host that cannot be told of it, unless that host
+        """Wait while one of its machines is on a host that cannot be reached, unless that host
         has failed."""
-        while self._cannot_be_told(event):
-            woken = self._untold[what] = asyncio.Event()
+        while self._cannot_be_reached(event):
+            woken = self._waiting_calls[what] = asyncio.Event()
             self._ledger.release(what)  # nobody who moves a virtual clock waits for a node
             try:
                 await woken.wait()
             finally:
-                del self._untold[what]
+                del self._waiting_calls[what]
                 if not woken.is_set():
                     self._ledger.take(what)
 
     def _look_again(self, _host: str = "") -> None:
         """Have the calls that wait for a host to be told look whether they still have to."""
-        for what, woken in self._untold.items():
+        for what, woken in self._waiting_calls.items():
             if not woken.is_set():
                 self._ledger.take(what)
                 woken.set()
 
-    def untold_hosts(self, event: Event) -> list[str]:
-        """Return the hosts because of which the driver is not called yet: they cannot be told."""
-        return self._cannot_be_told(event) if _call_for(event) in self._untold else []
+    def unreachable_hosts(self, event: Event) -> list[str]:
+        """Return the hosts because of which the driver is not called yet: they are unreachable."""
+        return self._cannot_be_reached(event) if _call_for(event) in self._waiting_calls else []
 
     def interim(self, id: str) -> Interim | None:
         """Return what the driver has said so far of an open attempt for an event, or for work."""
         return self._open_attempts.interim(id)
 
-    def _cannot_be_told(self, event: Event) -> list[str]:
-        """Return the hosts of its machines that cannot be told of an event."""
-        apart = self._host_index.apart.all()
-        if not apart:
+    def _cannot_be_reached(self, event: Event) -> list[str]:
+        """Return the hosts of its machines that cannot be reached."""
+        unreachable = self._host_index.unreachable.all()
+        if not unreachable:
             return []
         hosts = self._store.registry.hosts
         together = members(self._store.groups, event.joint).values() if event.joint else (event,)
@@ -356,7 +356,7 @@ class Executor:
             machine.host: None
             for member in together
             for machine in self._concerned(member)
-            if machine.host in apart and hosts[machine.host].health is not Health.FAILED
+            if machine.host in unreachable and hosts[machine.host].health is not Health.FAILED
         }
         return list(untold)
 

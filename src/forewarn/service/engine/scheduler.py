@@ -61,11 +61,11 @@ class Scheduler:
         self._reached: dict[str, None] = {}  # hosts that were cut off, or have joined, meanwhile
         self._woken = asyncio.Event()
         self._failed = LogThrottle()
-        self._unwarned: dict[str, tuple[str, ...]] = {}  # as of the deadlines that were read
+        self._uninformed: dict[str, tuple[str, ...]] = {}  # as of the deadlines that were read
         self._firing: Time | None = None  # the first of the deadlines that are being processed
         self.running = False
         store.on_own_commit(self._on_commit)
-        host_index.apart.on_change(self._on_reach)
+        host_index.unreachable.on_change(self._on_reach)
         clock.on_interruption(lambda _: self.reread())
         if isinstance(clock, VirtualClock):
             clock.on_move(self._wake)
@@ -76,7 +76,7 @@ class Scheduler:
         self._heap.clear()
         self._firing = None
         self._reached.clear()
-        self._unwarned = self._host_index.unwarned
+        self._uninformed = self._host_index.uninformed
         self._read(self._store.groups.values())
         for name, (at, _) in self._alarms.items():
             self._set(name, at)
@@ -180,9 +180,9 @@ class Scheduler:
 
     def _last_seen(self, name: str) -> int:
         """Return when a machine of the group polled last, in time served. While its hosts were
-        apart, that was not known."""
+        unreachable, that was not known."""
         group, seen = self._store.groups.get(name), self._seen(name)
-        heard = self._host_index.apart.heard_since(group) if group is not None else 0
+        heard = self._host_index.unreachable.heard_since(group) if group is not None else 0
         return max(seen, heard - self._writer.now().lost) if heard else seen
 
     def _on_reach(self, host: str) -> None:
@@ -190,8 +190,8 @@ class Scheduler:
         self._wake()
 
     async def _read_reached(self) -> None:
-        """Read the deadlines again that depend on whether hosts can be told: once for each group,
-        since thousands of hosts that share groups may join at once."""
+        """Read the deadlines again that depend on whether hosts can be reached: once for each
+        group, since thousands of hosts that share groups may join at once."""
         while self._reached:
             hosts, self._reached = self._reached, {}
             names = sorted(set().union(*map(self._host_index.groups_that_may_be_on, hosts)))
@@ -223,9 +223,9 @@ class Scheduler:
         return any(isinstance(put, watched) for put in puts)
 
     def _hosts_warned_or_not(self) -> list[str]:
-        """Return the hosts on which other machines than before are unwarned."""
-        before, after = self._unwarned, self._host_index.unwarned
-        self._unwarned = after
+        """Return the hosts on which other machines than before are uninformed."""
+        before, after = self._uninformed, self._host_index.uninformed
+        self._uninformed = after
         if before is after:
             return []
         return [host for host in before | after if before.get(host) != after.get(host)]

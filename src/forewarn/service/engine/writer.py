@@ -135,30 +135,30 @@ class Writer:
 
     def _now(self, registry: Registry) -> Now:
         now = self.instant()
-        unwarned, reach = self._host_index.unwarned, self._host_index.apart
+        uninformed, reach = self._host_index.uninformed, self._host_index.unreachable
         strayed = self._host_index.strayed
-        held = unwarned or reach.hosts or reach.left or strayed
+        held = uninformed or reach.hosts or reach.left or strayed
         for fields in self._polls:
             now = msgspec.structs.replace(now, **fields)
         if not (registry.halts or registry.configurations or held or self.defined_above):
             return now
-        apart, apart_since, left_apart = reach.at(now)
+        unreachable, unreachable_since, left_unreachable = reach.at(now)
         return msgspec.structs.replace(
             now,
             halts=tuple(registry.halts.values()),
             halted_hosts=self._host_index.halted_hosts(registry.halts.values()),
             configurations=tuple(registry.configurations.values()),
-            unwarned=unwarned,
-            apart=apart,
-            apart_since=apart_since,
-            left_apart=left_apart,
+            uninformed=uninformed,
+            unreachable=unreachable,
+            unreachable_since=unreachable_since,
+            left_unreachable=left_unreachable,
             strayed=strayed,
             defined_above=self.defined_above,
         )
 
     def _with_departures(self, now: Now, states: States) -> Now:
-        """Return `now` with the machines that have left hosts that are apart in this very batch, of
-        which the index does not know yet."""
+        """Return `now` with the machines that have left hosts that are unreachable in this very
+        batch, of which the index does not know yet."""
         for name, group in states.maps[0].items():
             if (before := self._store.groups.get(name)) is not None:
                 now = with_departures(now, before, group)
@@ -195,7 +195,7 @@ class Writer:
             decisions.clear()
             refusal.clear()
             now = self._now(states.registry)
-            if now.apart:
+            if now.unreachable:
                 now = self._with_departures(now, states)
             refused = precondition(states) if precondition else None
             planned = refused or (plan if isinstance(plan, CommitPlan) else plan(states))

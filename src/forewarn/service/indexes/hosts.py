@@ -9,8 +9,8 @@ from forewarn.core.group import replaced
 from forewarn.core.halts import Halt
 from forewarn.core.labels import matches, parse
 from forewarn.core.registry import HaltReleased, HostPut, HostRemoved
-from forewarn.service.indexes.apart_hosts import ApartHosts
 from forewarn.service.indexes.placement import Placement
+from forewarn.service.indexes.unreachable_hosts import UnreachableHosts
 from forewarn.store.port import Commit, Store
 
 
@@ -29,20 +29,22 @@ class HostIndex:
         self._by_label: dict[str, frozenset[str]] = {}  # by selector of halts: hosts that match
         self._changed: set[str] = set()  # hosts whose machines or events have changed
         # By host: machines that are, or may be, on it and do not know of its planned maintenance.
-        self.unwarned: dict[str, tuple[str, ...]] = {}
+        self.uninformed: dict[str, tuple[str, ...]] = {}
         # By machine that polls on another host than the one it is known to be on: since when. It
-        # cannot be told anything.
+        # cannot be informed.
         self.strayed: dict[str, Time] = {}
         store.on_commit(self._on_commit)
-        self.apart = ApartHosts(store)  # told of commits after this index, which its listeners read
-        self.placement = Placement(store, self.apart, self._events_by_host)
+        self.unreachable = UnreachableHosts(
+            store
+        )  # told of commits after this index, which its listeners read
+        self.placement = Placement(store, self.unreachable, self._events_by_host)
 
     def load(self) -> None:
         for group in self._store.groups.values():
             self._index(group)
         for host in self._store.registry.hosts:
             self.placement.host_changed(host)
-        self._find_unwarned()
+        self._find_uninformed()
 
     def names(self) -> frozenset[str]:
         """Return the names of all hosts."""
@@ -135,7 +137,7 @@ class HostIndex:
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         for group in changed.values():
             self._index(group, commit.at)
-        self._find_unwarned()
+        self._find_uninformed()
         for put in commit.puts:
             match put:
                 case HostPut(host=host):
@@ -154,11 +156,11 @@ class HostIndex:
         if machines is not group.machines:
             gone, come = replaced(machines, group.machines)
             self.placement.machines_changed(gone, come)
-            if self.apart.hosts:
+            if self.unreachable.hosts:
                 hosts = {machine.name: machine.host for machine in come}
                 for machine in gone:
                     if machine.alive and hosts.get(machine.name, machine.host) != machine.host:
-                        self.apart.moved(machine.name, machine.host, at)
+                        self.unreachable.moved(machine.name, machine.host, at)
             if self.strayed or any(machine.disputed_by_poll for machine in come):
                 self._note_strayed(gone, come, at)
             for machine in gone:
@@ -193,30 +195,30 @@ class HostIndex:
 
     def _note_strayed(self, gone: Iterable[Machine], come: Iterable[Machine], at: Time) -> None:
         """Note machines that poll elsewhere than they are known to be; and those that do not any
-        more, which can be told again since now."""
+        more, which can be reached again since now."""
         before = {machine.name for machine in gone if machine.name in self.strayed}
         strayed = {name: since for name, since in self.strayed.items() if name not in before}
         for machine in come:
             if machine.alive and machine.disputed_by_poll:
                 strayed[machine.name] = self.strayed.get(machine.name, at)
             elif machine.name in before:
-                self.apart.told_again(machine.name, at)
+                self.unreachable.told_again(machine.name, at)
         self.strayed = strayed
 
-    def _find_unwarned(self) -> None:
+    def _find_uninformed(self) -> None:
         """Look again at the hosts that have changed."""
         if not self._changed:
             return
-        after = dict(self.unwarned)
+        after = dict(self.uninformed)
         for host in self._changed:
             after.pop(host, None)
-            if machines := self._unwarned_on(host):
+            if machines := self._uninformed_on(host):
                 after[host] = machines
         self._changed.clear()
-        if after != self.unwarned:
-            self.unwarned = after
+        if after != self.uninformed:
+            self.uninformed = after
 
-    def _unwarned_on(self, host: str) -> tuple[str, ...]:
+    def _uninformed_on(self, host: str) -> tuple[str, ...]:
         if not self._events_by_host.get(host):  # as with nearly every host
             return ()
         events = self.maintenance_of(host)

@@ -20,7 +20,7 @@ from forewarn.core.changes import Change, EventMoved, begins_attempt
 from forewarn.core.fleet import NO_CAPACITY, NO_SIZE, Capacity, Health, Host
 from forewarn.core.group import replaced
 from forewarn.core.registry import HostPut, Put
-from forewarn.service.indexes.apart_hosts import ApartHosts
+from forewarn.service.indexes.unreachable_hosts import UnreachableHosts
 from forewarn.store.port import States, Store
 
 MAX_OFFERED = 50  # hosts that a machine could move to and that are named at most, the best first
@@ -137,11 +137,11 @@ class Placement:
     def __init__(
         self,
         store: Store,
-        apart: ApartHosts,
+        unreachable: UnreachableHosts,
         events_by_host: Mapping[str, Mapping[str, str]],
     ) -> None:
         self._store = store
-        self._apart = apart
+        self._unreachable = unreachable
         self._events_by_host = events_by_host
         # What is on hosts. Most machines have no size, and are only counted.
         self._machines: dict[str, int] = {}
@@ -190,7 +190,7 @@ class Placement:
 
     def free_for(self, group: str, machine: str) -> tuple[str, ...]:
         """Return the hosts that a machine could move to, the best first: healthy hosts that are not
-        cordoned, can be told, have room for it and no machine with its address, and for which
+        cordoned, can be reached, have room for it and no machine with its address, and for which
         nothing is planned; preferably without another update domain of its group, and then with
         much room and few machines."""
         found = self._store.groups[group]
@@ -298,7 +298,9 @@ class Placement:
 
     def usable(self, host: Host) -> bool:
         """Could a machine be moved to a host, if nothing else keeps it from that?"""
-        return host.healthy and not host.cordoned and not self._apart.is_apart(host.name)
+        return (
+            host.healthy and not host.cordoned and not self._unreachable.is_unreachable(host.name)
+        )
 
     def planned(self, host: str) -> bool:
         return bool(self._events_by_host.get(host))

@@ -70,10 +70,10 @@ class MaintenanceMode(enum.Enum):
 
 
 class NodeState(enum.Enum):
-    """Whether the node of a host has a line to control."""
+    """Whether the node of a host is connected to control."""
 
     JOINED = "joined"
-    APART = "apart"  # it is cut off: its machines cannot be told anything
+    DISCONNECTED = "disconnected"  # it is cut off: its machines cannot be informed
     UNKNOWN = "unknown"  # to this control node, because it does not decide
 
 
@@ -85,7 +85,7 @@ class HostNode(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""  # of the node; empty: not known
     lag: Duration | None = None  # since it was sent what it has not confirmed; None: not known
     heard: Time | None = None  # when it sent something last; None: not known
-    ended: str = ""  # why its last line, before the present one, was ended; empty: not known
+    ended: str = ""  # why its last connection, before the present one, was ended; empty: not known
 
 
 class HostPlan(msgspec.Struct, frozen=True):
@@ -144,28 +144,28 @@ class Hosts:
     def on_reach(self, listener: Callable[[str], None]) -> None:
         """Have a function called with each host that is cut off, has joined again, or is declared
         to be without a node."""
-        self._host_index.apart.on_change(listener)
+        self._host_index.unreachable.on_change(listener)
 
     def node_of(self, host: Host) -> HostNode | None:
         """Return what is known of the node of a host; None if it is not expected to have one."""
-        apart = self._host_index.apart
+        unreachable = self._host_index.unreachable
         if not host.node:
             return None
-        if not apart.known:
+        if not unreachable.known:
             return HostNode(state=NodeState.UNKNOWN)
-        since, state = apart.since(host.name), NodeState.APART
+        since, state = unreachable.since(host.name), NodeState.DISCONNECTED
         if since is None:
-            since, state = apart.joined_at(host.name), NodeState.JOINED
-        line = apart.line(host.name)
-        if line is None:
+            since, state = unreachable.joined_at(host.name), NodeState.JOINED
+        connection = unreachable.connection(host.name)
+        if connection is None:
             return HostNode(state=state, since=since)
         return HostNode(
             state=state,
             since=since,
-            version=line.version,
-            lag=line.lag,
-            heard=line.heard,
-            ended=line.ended,
+            version=connection.version,
+            lag=connection.lag,
+            heard=connection.heard,
+            ended=connection.ended,
         )
 
     async def node_joined(self, name: str) -> Refused | None:
@@ -372,11 +372,11 @@ class Hosts:
         )
 
     def _not_offered(self, machine: Machine) -> str:
-        """Return a hint about hosts that are not offered because they cannot be told, or because
+        """Return a hint about hosts that are not offered because they cannot be reached, or because
         the address of the machine is taken there."""
         index, hint = self._host_index, ""
-        if apart := sorted(index.apart.all()):
-            hint = f"; not offered, because their nodes are cut off: {listing(apart)}"
+        if unreachable := sorted(index.unreachable.all()):
+            hint = f"; not offered, because their nodes are cut off: {listing(unreachable)}"
         if taken := sorted(index.placement.taken(machine) - {machine.host}):
             hint += f"; not offered, because its address is taken there: {listing(taken)}"
         return hint
@@ -623,8 +623,8 @@ def _state_of(
     state = host.health.value + (f" ({host.note})" if host.note else "")
     if host.cordoned:
         state += ", cordoned" + (f" ({host.cordon_note})" if host.cordon_note else "")
-    if node is not None and node.since is not None and node.state is NodeState.APART:
-        state += f"; it cannot be told: its node has been cut off since {utc(node.since)}"
+    if node is not None and node.since is not None and node.state is NodeState.DISCONNECTED:
+        state += f"; it cannot be reached: its node has been cut off since {utc(node.since)}"
     if disputed:
         state += f"; it is not certain whether {listing([m.name for m in disputed])} is on it"
     if not machines:

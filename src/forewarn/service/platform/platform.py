@@ -533,7 +533,10 @@ class Platform:
         now = self.writer.now()
         group = self._store.groups[event.group]
         if event.status is not Status.SCHEDULED:
-            untold, interim = self._executor.untold_hosts(event), self._executor.interim(event.id)
+            untold, interim = (
+                self._executor.unreachable_hosts(event),
+                self._executor.interim(event.id),
+            )
             holds = under_way(event, group, untold, interim, now)
             holds = with_clock(holds, now) if holds else ()
         elif event.joint is not None:

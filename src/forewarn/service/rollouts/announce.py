@@ -114,7 +114,7 @@ class Announcer:
             step_machines = self.step_machines(rollout)
             if now.halts and step_machines.halts(step, now):
                 return AnnounceResult.STOPPED
-            if now.apart and step_machines.apart(step, now):
+            if now.unreachable and step_machines.unreachable(step, now):
                 return AnnounceResult.STOPPED
             machines = tuple(step_machines.present(step))
             if not machines:

@@ -38,7 +38,7 @@ from forewarn.core.rollouts.model import (
     Switch,
     caused,
 )
-from forewarn.core.rollouts.next_step import GateAnswer, Next, decide, unwarned
+from forewarn.core.rollouts.next_step import GateAnswer, Next, decide, uninformed
 from forewarn.core.rollouts.progress import (
     Configurations,
     LaneProgress,
@@ -65,7 +65,7 @@ RETRY_AFTER = 1.0  # seconds of guard time before a failed commit is tried again
 
 ABORTED = "the rollout was aborted"
 CLOSED = "its window has closed; it is announced again for the next one"
-UNWARNED = "it is announced again, also to machines that have come to its host"
+UNINFORMED = "it is announced again, also to machines that have come to its host"
 TOO_LATE = "the deadline of the rollout has passed"
 
 log = logger("forewarn")
@@ -150,12 +150,14 @@ class RolloutReconciler:
         machines = self._announcer.step_machines(rollout)
         return machines.configurations_by_cause(rollout, self._writer.now())
 
-    def apart(self, rollout: Rollout, now: Now) -> tuple[str, ...]:
-        """Return the hosts of a rollout's machines that cannot be told now."""
-        if not now.apart:
+    def unreachable(self, rollout: Rollout, now: Now) -> tuple[str, ...]:
+        """Return the hosts of a rollout's machines that cannot be reached now."""
+        if not now.unreachable:
             return ()
         machines = self._announcer.step_machines(rollout)
-        return tuple(sorted({host for step in rollout.steps for host in machines.apart(step, now)}))
+        return tuple(
+            sorted({host for step in rollout.steps for host in machines.unreachable(step, now)})
+        )
 
     def targets(self, rollout: Rollout, steps: Iterable[Step]) -> dict[str, dict[str, str]]:
         """Return where these steps of a rollout would move machines now."""
@@ -198,7 +200,7 @@ class RolloutReconciler:
             self.wake(rollout_id)
 
     def _on_reach(self, host: str) -> None:
-        """Look again at the rollouts: a host can be told now, or no longer."""
+        """Look again at the rollouts: a host can be reached now, or no longer."""
         del host
         for rollout_id in self._tracked:
             self.wake(rollout_id)
@@ -438,7 +440,7 @@ class _Tracked:
             machines.excluded,
             machines.on_host,
             machines.halts,
-            machines.apart,
+            machines.unreachable,
         )
 
     @property
@@ -451,7 +453,7 @@ class _Tracked:
         machines = self._announcer.step_machines(rollout, self.lanes.read)
         self.progress.machines_of, self.progress.excluded = machines.present, machines.excluded
         self.progress.on_host, self.progress.halts_of = machines.on_host, machines.halts
-        self.progress.apart_of = machines.apart
+        self.progress.unreachable_of = machines.unreachable
         return decide(self.progress, self.gate_answers, now)
 
 
@@ -471,7 +473,7 @@ def _withdrawal(rollout: Rollout, event: Event, now: Now) -> tuple[str, str]:
         return rollout.aborted.by, ABORTED
     if rollout.deadline is not None and now.at >= rollout.deadline:
         return rollout.name, TOO_LATE
-    return rollout.name, UNWARNED if unwarned(event, now) else CLOSED
+    return rollout.name, UNINFORMED if uninformed(event, now) else CLOSED
 
 
 def withdrawals(

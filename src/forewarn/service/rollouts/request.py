@@ -94,7 +94,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
     rollout: Rollout
     conflicts: tuple[Conflict, ...] = ()
-    apart: tuple[str, ...] = ()
+    unreachable: tuple[str, ...] = ()
     targets: Mapping[str, Mapping[str, str]] = {}  # by cause of a step: by machine, or ""
     overlap: Refused | None = None
 

@@ -134,9 +134,9 @@ class Rollouts:
         now = self._writer.now()
         configurations = self._reconciler.configurations_by_cause(draft.rollout)
         expected = await asyncio.to_thread(forecast, draft.rollout, now, configurations)
-        apart = self._reconciler.apart(draft.rollout, now)
+        unreachable = self._reconciler.unreachable(draft.rollout, now)
         targets = self._reconciler.targets(draft.rollout, [item.step for item in expected.steps])
-        return msgspec.structs.replace(draft, apart=apart, targets=targets), expected
+        return msgspec.structs.replace(draft, unreachable=unreachable, targets=targets), expected
 
     async def expected_end(self, report: RolloutReport) -> Time | None:
         """Forecast when a rollout that is under way ends, from what it has done so far; None if it

@@ -123,15 +123,17 @@ class StepMachines:
                 covering |= {halt.id: halt for halt in self._halted[name].covering(machines)}
         return tuple(covering.values())
 
-    def apart(self, step: Step, now: Now) -> tuple[str, ...]:
-        """Return the hosts of the step's machines that cannot be told, so that it is not
+    def unreachable(self, step: Step, now: Now) -> tuple[str, ...]:
+        """Return the hosts of the step's machines that cannot be reached, so that it is not
         announced."""
         hosts = dict[str, None]()
         for name in self.present(step):
             known = self._machine_index.machine(name)
             if known is not None:
                 hosts |= dict.fromkeys((known[1].host, known[1].disputed))
-        return tuple(sorted(h for h in hosts if h in now.apart and now.apart[h] is None))
+        return tuple(
+            sorted(h for h in hosts if h in now.unreachable and now.unreachable[h] is None)
+        )
 
     def _by_group(self, machines: Iterable[str]) -> dict[str, list[str]]:
         by_group: dict[str, list[str]] = {}

@@ -322,9 +322,9 @@ class EventTrace:
             seconds=impact.seconds,
         )
 
-    def apart(self, at: Time, host: str, machines: Iterable[str]) -> None:
+    def disconnected(self, at: Time, host: str, machines: Iterable[str]) -> None:
         """Record that control cannot reach the node on a host, which answers these machines."""
-        self.write("apart", at, host=host, machines=list(machines))
+        self.write("disconnected", at, host=host, machines=list(machines))
 
     def joined(self, at: Time, host: str, machines: Iterable[str]) -> None:
         """Record that the node shows these machines everything that it had missed."""

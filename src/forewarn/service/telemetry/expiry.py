@@ -25,6 +25,6 @@ def expiry_readings(certificate: Time | None, token: Time | None) -> Iterator[Sa
 def certificate_reading(expires: Time | None) -> Sample:
     return gauge(
         "forewarn_certificate_expiry_timestamp_seconds",
-        "When the certificate of the control API, or that of lines to nodes, expires",
+        "When the certificate of the control API, or that of connections to nodes, expires",
         {} if expires is None else {(): expires / SECOND},
     )

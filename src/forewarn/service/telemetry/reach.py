@@ -1,4 +1,4 @@
-"""Hosts that cannot be told, because their node is cut off, hosts without one, and machines that
+"""Hosts that cannot be reached, because their node is cut off, hosts without one, and machines that
 poll elsewhere than they are known to be: as metrics, and as warnings."""
 
 from __future__ import annotations
@@ -6,45 +6,47 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from forewarn.core.time import SECOND, Time
-from forewarn.service.indexes.apart_hosts import ApartHosts
 from forewarn.service.indexes.hosts import HostIndex
+from forewarn.service.indexes.unreachable_hosts import UnreachableHosts
 from forewarn.service.telemetry.samples import Sample, gauge
 from forewarn.support.text import counted, utc
 
 
 def reach_readings(index: HostIndex, now: Time, *, went_back: bool) -> Iterator[Sample]:
-    """Yield how many hosts are apart, for how long the first has been, how many machines poll on
-    other hosts, and whether nodes were told more than the state contains; without a sample on a
+    """Yield how many hosts are unreachable, for how long the first has been, how many machines poll
+    on other hosts, and whether nodes were told more than the state contains; without a sample on a
     control node that does not decide, which does not know."""
-    apart = index.apart
-    hosts = apart.all()
+    unreachable = index.unreachable
+    hosts = unreachable.all()
     longest = max((now - since for since in hosts.values()), default=0)
     yield gauge(
-        "forewarn_hosts_apart",
-        "Hosts that cannot be told, because their node is cut off",
-        {(): len(hosts)} if apart.known else {},
+        "forewarn_hosts_unreachable",
+        "Hosts that cannot be reached, because their node is cut off",
+        {(): len(hosts)} if unreachable.known else {},
     )
     yield gauge(
-        "forewarn_host_apart_seconds",
-        "Time since the first of the hosts that cannot be told could not be; 0 if there is none",
-        {(): max(0, longest) / SECOND} if apart.known else {},
+        "forewarn_host_unreachable_seconds",
+        "Time since the first of the hosts that cannot be reached could not be; 0 if there is none",
+        {(): max(0, longest) / SECOND} if unreachable.known else {},
     )
     yield gauge(
         "forewarn_machines_elsewhere",
         "Machines that poll on another host than the one that they are known to be on",
-        {(): len(index.strayed)} if apart.known else {},
+        {(): len(index.strayed)} if unreachable.known else {},
     )
     yield gauge(
         "forewarn_state_went_back",
         "1 if the state is older than what nodes were told, so that nothing starts",
-        {(): int(went_back)} if apart.known else {},
+        {(): int(went_back)} if unreachable.known else {},
     )
 
 
-def reach_warning(apart: ApartHosts) -> str:
-    """Return a sentence for operators; empty if all hosts can be told, or their nodes have not had
-    time to join yet. It is public, so it names no host."""
-    hosts = {host: since for host, since in apart.all().items() if not apart.is_awaited(host)}
+def reach_warning(unreachable: UnreachableHosts) -> str:
+    """Return a sentence for operators; empty if all hosts can be reached, or their nodes have not
+    had time to join yet. It is public, so it names no host."""
+    hosts = {
+        host: since for host, since in unreachable.all().items() if not unreachable.is_awaited(host)
+    }
     if not hosts:
         return ""
     since = utc(min(hosts.values()))
@@ -54,15 +56,15 @@ def reach_warning(apart: ApartHosts) -> str:
         else f"their nodes are cut off, the first since {since}"
     )
     return (
-        f"{counted(len(hosts), 'host')} cannot be told, because {cut_off}: nothing starts for the"
-        " machines there; see 'forewarn host list'"
+        f"{counted(len(hosts), 'host')} cannot be reached, because {cut_off}: nothing starts for"
+        " the machines there; see 'forewarn host list'"
     )
 
 
 def nodeless_warning(hosts: HostIndex) -> str:
     """Return a sentence for operators; empty if every host with machines is expected to have a
     node, or if this process does not know. It names no host either."""
-    without = hosts.without_node() if hosts.apart.known else []
+    without = hosts.without_node() if hosts.unreachable.known else []
     if not without:
         return ""
     return (
@@ -74,7 +76,7 @@ def nodeless_warning(hosts: HostIndex) -> str:
 def elsewhere_warning(hosts: HostIndex) -> str:
     """Return a sentence for operators; empty if every machine polls where it is known to be, as far
     as this process knows. It names no machine either."""
-    if not hosts.strayed or not hosts.apart.known:
+    if not hosts.strayed or not hosts.unreachable.known:
         return ""
     return (
         f"{counted(len(hosts.strayed), 'machine')} polls on another host than the one that it is"

@@ -16,8 +16,8 @@ async def resume(
 
     A process with a lease has compared its clock with that of the state (`Leadership.take`). If the
     service `has_nodes`, these answer guests while no process decides, and whether they did so all
-    the time is known of each (`ApartHosts`). What the earlier run has stored at its end is all that
-    is to be known, unless it has committed something afterwards."""
+    the time is known of each (`UnreachableHosts`). What the earlier run has stored at its end is
+    all that is to be known, unless it has committed something afterwards."""
     sightings = await polls.load()
     served_until, lost = sightings.served_until or 0, sightings.lost
     steady_since = sightings.steady_since if has_nodes and sightings.copied is None else None

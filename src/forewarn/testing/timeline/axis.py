@@ -108,7 +108,7 @@ def _moments(picture: Picture) -> Iterator[float]:
     for lane in picture.lanes[:LANES_READ]:
         yield from (t for tick in lane.ticks for t in (tick.start, tick.end))
         yield from (mark.t for mark in lane.marks)
-        yield from (t for time in lane.apart for t in (time.start, time.end))
+        yield from (t for time in lane.disconnected for t in (time.start, time.end))
 
 
 def exact(t: float | None) -> str:

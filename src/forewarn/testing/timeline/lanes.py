@@ -31,7 +31,7 @@ HANDLERS: Mapping[str, Handler] = {
     "up": steps.up,
     "down": steps.down,
     "step": steps.step,
-    "apart": steps.apart,
+    "disconnected": steps.disconnected,
     "joined": steps.joined,
     "disabled": steps.disabled,
     "scenario": steps.scenario,

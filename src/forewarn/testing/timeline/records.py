@@ -123,8 +123,8 @@ class LaneRecord:
     approvals: list[tuple[float, str]] = field(default_factory=list)
     last_answer: tuple[int, int] = (0, 0)  # length and hash of the last document
     listed_events: frozenset[str] = frozenset()  # the ids in the last document
-    apart: list[Outage] = field(default_factory=list)
-    apart_since: float | None = None
+    disconnected: list[Outage] = field(default_factory=list)
+    disconnected_since: float | None = None
 
     def add_poll(self, t: float) -> None:
         self.polls += 1
@@ -160,13 +160,17 @@ class LaneRecord:
         else:
             self.marks.append(Mark(t, t, kind, message))
 
-    def end_apart(self, t: float) -> None:
-        if self.apart_since is not None and len(self.apart) < MAX_OUTAGES:
-            self.apart.append(_apart(self.apart_since, t))
-        self.apart_since = None
+    def end_disconnected(self, t: float) -> None:
+        if self.disconnected_since is not None and len(self.disconnected) < MAX_OUTAGES:
+            self.disconnected.append(_disconnected(self.disconnected_since, t))
+        self.disconnected_since = None
 
     def to_value(self, events: tuple[str, ...], now: float) -> Lane:
-        still = () if self.apart_since is None else (_apart(self.apart_since, now),)
+        still = (
+            ()
+            if self.disconnected_since is None
+            else (_disconnected(self.disconnected_since, now),)
+        )
         return Lane(
             machine=self.machine,
             group=self.group,
@@ -176,9 +180,9 @@ class LaneRecord:
             marks=tuple(self.marks),
             events=events,
             approvals=tuple(self.approvals),
-            apart=(*self.apart, *still),
+            disconnected=(*self.disconnected, *still),
         )
 
 
-def _apart(start: float, end: float) -> Outage:
+def _disconnected(start: float, end: float) -> Outage:
     return Outage(start, max(start, end), "control could not reach its node")

@@ -146,12 +146,12 @@ def step(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     )
 
 
-def apart(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
+def disconnected(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     machines = lines.names(line.get("machines"))
     for name in machines:
         lane = memory.lane(name)
-        if lane is not None and lane.apart_since is None:
-            lane.apart_since = t
+        if lane is not None and lane.disconnected_since is None:
+            lane.disconnected_since = t
     memory.report(t, f"control cannot reach the node of {listing(machines)}")
 
 
@@ -160,7 +160,7 @@ def joined(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     for name in machines:
         lane = memory.lane(name)
         if lane is not None:
-            lane.end_apart(t)
+            lane.end_disconnected(t)
     memory.report(t, f"control has reached the node of {listing(machines)} again")
 
 

@@ -23,7 +23,7 @@ class Shape(msgspec.Struct, frozen=True):
 SHAPES: Mapping[str, Shape] = {
     "poll": Shape("·", ".", "dim", "poll"),
     "away": Shape("╱", "/", "magenta", "service down"),
-    "apart": Shape("╲", "\\", "magenta", "node cut off"),
+    "disconnected": Shape("╲", "\\", "magenta", "node cut off"),
     "scheduled": Shape("░", "-", "yellow", "Scheduled, not seen yet"),
     "seen": Shape("▒", "=", "yellow", "Scheduled and seen"),
     "started": Shape("█", "#", "blue", "Started"),
@@ -53,8 +53,8 @@ def cells(lane: Lane, picture: Picture, axis: Axis, width: int) -> list[str]:
         fill(tick.start, tick.end, "poll")
     for outage in picture.outages:
         fill(outage.start, outage.end, "away")
-    for time in lane.apart:
-        fill(time.start, time.end, "apart")
+    for time in lane.disconnected:
+        fill(time.start, time.end, "disconnected")
     events_by_id = picture.by_id
     events = [events_by_id[id] for id in lane.events if id in events_by_id]
     for event in events:

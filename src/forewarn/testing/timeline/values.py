@@ -103,11 +103,11 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     marks: tuple[Mark, ...] = ()
     events: tuple[str, ...] = ()
     approvals: tuple[tuple[float, str], ...] = ()  # the time and the id of the event
-    apart: tuple[Outage, ...] = ()  # when control could not reach its node
+    disconnected: tuple[Outage, ...] = ()  # when control could not reach its node
 
     @property
     def quiet(self) -> bool:
-        return not (self.events or self.marks or self.approvals or self.apart)
+        return not (self.events or self.marks or self.approvals or self.disconnected)
 
 
 class ScenarioExpectation(msgspec.Struct, frozen=True):

@@ -370,10 +370,10 @@ class AnyGroup(RuleBasedStateMachine):
     def cut_off(self, host: str) -> None:
         self.world.cut_off(host)
 
-    @precondition(lambda self: self.world.now.apart)
+    @precondition(lambda self: self.world.now.unreachable)
     @rule(pick=some)
     def joined(self, pick: int) -> None:
-        hosts = sorted(self.world.now.apart)
+        hosts = sorted(self.world.now.unreachable)
         self.world.joined(hosts[pick % len(hosts)])
 
     # Time.

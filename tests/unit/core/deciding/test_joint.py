@@ -136,14 +136,16 @@ class Fleet:
 
     def cut_off(self, host: str) -> None:
         """The node of a host is apart from now on."""
-        apart = {**self.now.apart, host: None}
-        since = {**self.now.apart_since, host: self.now.at}
-        self.now = msgspec.structs.replace(self.now, apart=apart, apart_since=since)
+        unreachable = {**self.now.unreachable, host: None}
+        since = {**self.now.unreachable_since, host: self.now.at}
+        self.now = msgspec.structs.replace(
+            self.now, unreachable=unreachable, unreachable_since=since
+        )
 
     def joined(self, host: str) -> None:
-        """The node of a host that was apart is back."""
-        apart = {**self.now.apart, host: self.now.at}
-        self.now = msgspec.structs.replace(self.now, apart=apart)
+        """The node of a host that was unreachable is back."""
+        unreachable = {**self.now.unreachable, host: self.now.at}
+        self.now = msgspec.structs.replace(self.now, unreachable=unreachable)
 
     def due(self, name: str) -> int | None:
         return JointsDue(self.groups, self.now).next(self.groups[name])
@@ -478,10 +480,10 @@ class AnyFleet(RuleBasedStateMachine):
     def cut_off(self, host: str) -> None:
         self.fleet.cut_off(host)
 
-    @precondition(lambda self: self.fleet.now.apart)
+    @precondition(lambda self: self.fleet.now.unreachable)
     @rule(data=st.data())
     def joined(self, data: Any) -> None:
-        self.fleet.joined(data.draw(st.sampled_from(sorted(self.fleet.now.apart))))
+        self.fleet.joined(data.draw(st.sampled_from(sorted(self.fleet.now.unreachable))))
 
     @precondition(lambda self: self._begun())
     @rule(data=st.data())
@@ -545,7 +547,7 @@ class AnyFleet(RuleBasedStateMachine):
         """Left alone, with every driver doing its work, everything comes to an end."""
         if not hasattr(self, "fleet"):
             return
-        for host in self.fleet.now.apart:
+        for host in self.fleet.now.unreachable:
             self.fleet.joined(host)
         for _ in range(200):
             self.fleet.pass_time(30 * MINUTE)

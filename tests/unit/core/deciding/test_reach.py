@@ -1,5 +1,5 @@
-"""Hosts that cannot be told: nothing starts for their machines, approved or not, until their node
-is back and guests there have had time to poll."""
+"""Hosts that cannot be reached: nothing starts for their machines, approved or not, until their
+node is back and guests there have had time to poll."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def test_a_maintenance_of_several_groups_waits_for_the_host_to_be_reachable() ->
         name: Group(name=name, machines=(Machine(name=f"{name}-0", host="h"),))
         for name in together.groups
     }
-    now = Now(at=START, apart={"h": None}, apart_since={"h": START - MINUTE})
+    now = Now(at=START, unreachable={"h": None}, unreachable_since={"h": START - MINUTE})
     raises = [
         (
             name,
@@ -271,7 +271,7 @@ def test_a_maintenance_of_several_groups_waits_for_the_host_to_be_reachable() ->
     assert kinds == [HoldKind.REACH] * 2  # of each group, with its machines
     ticks: list[tuple[str, commands.Command]] = [("one", commands.Tick())]
     assert changed(groups, ticks, later) == groups
-    back = msgspec.structs.replace(later, apart={"h": later.at})
+    back = msgspec.structs.replace(later, unreachable={"h": later.at})
     assert joint.JointsDue(groups, back).next(groups["one"]) == later.at + GRACE
     assert {hold.until for hold in joint.holds(groups, together, back)} == {later.at + GRACE}
     assert changed(groups, ticks, back) == groups
@@ -323,7 +323,7 @@ def test_silence_counts_while_one_machine_of_the_group_is_reachable() -> None:
 
 
 def test_an_approved_delete_waits_for_an_earlier_one_no_longer_than_its_notice() -> None:
-    """Even if the earlier one does not start then, because its host cannot be told."""
+    """Even if the earlier one does not start then, because its host cannot be reached."""
     made = world()
     early = made.raised(EventType.TERMINATE, "m0", notice=5 * MINUTE)
     late = made.raised(EventType.TERMINATE, "m2", notice=8 * MINUTE)

@@ -325,7 +325,7 @@ def test_only_events_that_move_machines_can_report_moves() -> None:
 
 
 @pytest.mark.parametrize("line", ['{"level": "info", "msg": "done"}', "{done}", "[1]", "null", '"'])
-def test_other_last_lines_are_just_output(line: str) -> None:
+def test_other_last_connections_are_just_output(line: str) -> None:
     assert perform(f"echo '{line}'") == Done({}, line)
 
 

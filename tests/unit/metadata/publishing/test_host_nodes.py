@@ -41,8 +41,8 @@ from forewarn.metadata.publishing.messages import (
     NodeHello,
     Ping,
     Pong,
-    Promise,
     Publication,
+    ReadLease,
     SnapshotEnd,
     ToNode,
     Unwelcome,
@@ -62,8 +62,8 @@ from helpers.host_nodes import FLEET, PATIENCE, Control, HostNode, host_node, un
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_nodes, "PROMISE", 0.6)
-    monkeypatch.setattr(host_nodes, "PROMISE_EVERY", 0.1)
+    monkeypatch.setattr(host_nodes, "READ_LEASE", 0.6)
+    monkeypatch.setattr(host_nodes, "RENEW_EVERY", 0.1)
     monkeypatch.setattr(host_nodes, "CHECK_EVERY", 0.05)
     monkeypatch.setattr(host_nodes, "CONFIRM_WITHIN", 0.2)
     monkeypatch.setattr(host_nodes, "RENEW_WITHIN", 0.2)
@@ -85,7 +85,7 @@ def play(body: Callable[[], Awaitable[None]]) -> None:
 
 
 async def joined(*nodes: HostNode) -> None:
-    await until(lambda: all(n.upstream.connected and not n.upstream.apart for n in nodes))
+    await until(lambda: all(n.upstream.connected and not n.upstream.disconnected for n in nodes))
 
 
 @asynccontextmanager
@@ -223,7 +223,7 @@ def test_nothing_starts_for_a_machine_whose_node_is_cut_off_and_everything_else_
             await shown(h1, "web", (mine, "Scheduled"))
             control.cut = True
             h1.cut()
-            await until(lambda: h1.apart[-1:] == [True])
+            await until(lambda: h1.disconnected[-1:] == [True])
             assert h1.events("web") == [(mine, "Scheduled")]  # it goes on showing what it was told
             # An approval by another machine of the group counts, but does not start it.
             assert await h2.upstream.approve("web_1", "web", [mine])
@@ -239,7 +239,7 @@ def test_nothing_starts_for_a_machine_whose_node_is_cut_off_and_everything_else_
             control.cut = False
             await joined(h1)
             await until(lambda: h1.events("web") in ([(mine, "Started")], []))
-            assert h1.apart[-1] is False
+            assert h1.disconnected[-1] is False
 
     play(body)
 
@@ -289,7 +289,7 @@ def test_a_node_that_is_started_without_control_shows_what_it_was_told(tmp_path:
                 assert h1.upstream.synchronized.is_set()
                 assert h1.of["web"] == before
                 assert h1.events("web") == [(id, "Scheduled")]
-                assert h1.upstream.apart
+                assert h1.upstream.disconnected
                 control.cut = False
                 await joined(h1)
                 assert await h1.upstream.approve("web_0", "web", [id])
@@ -297,7 +297,7 @@ def test_a_node_that_is_started_without_control_shows_what_it_was_told(tmp_path:
     play(body)
 
 
-def test_a_silent_node_is_waited_for_until_its_promise_has_run_out(
+def test_a_silent_node_is_waited_for_until_its_read_lease_has_run_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     control = Control(tmp_path)
@@ -320,7 +320,7 @@ def test_a_silent_node_is_waited_for_until_its_promise_has_run_out(
             assert not scheduling.done()
             id = await scheduling
             await shown(h2, "web", (id, "Scheduled"))
-            assert node.host_index.apart.since("h1") is not None
+            assert node.host_index.unreachable.since("h1") is not None
 
     play(body)
 
@@ -351,7 +351,7 @@ def test_no_machine_is_disturbed_whose_node_was_lost_before_it_could_be_told(
 
             monkeypatch.setattr(h1.upstream, "_confirm", break_line)
             assert await h2.upstream.approve("web_1", "web", [id])  # it has started
-            await until(lambda: h1.apart[-1] is True)
+            await until(lambda: h1.disconnected[-1] is True)
             await guard.pause(0.1)
             assert performed == []
             monkeypatch.setattr(h1.upstream, "_confirm", confirm)
@@ -362,7 +362,7 @@ def test_no_machine_is_disturbed_whose_node_was_lost_before_it_could_be_told(
     play(body)
 
 
-def test_what_a_driver_has_begun_goes_on_while_a_host_cannot_be_told(
+def test_what_a_driver_has_begun_goes_on_while_a_host_cannot_be_reached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     control = Control(tmp_path)
@@ -377,7 +377,7 @@ def test_what_a_driver_has_begun_goes_on_while_a_host_cannot_be_told(
                 if not attempts:
                     control.cut = True
                     h1.cut()
-                    await until(lambda: node.host_index.apart.is_apart("h1"))
+                    await until(lambda: node.host_index.unreachable.is_unreachable("h1"))
                 attempts.append(task.attempt)
                 return Again(task.now) if len(attempts) < 3 else Done()
 
@@ -385,7 +385,7 @@ def test_what_a_driver_has_begun_goes_on_while_a_host_cannot_be_told(
             assert await h2.upstream.approve("web_1", "web", [id])  # it has started
             await until(lambda: node.store.groups["web"].event(id) is None)
             assert attempts == [1, 2, 3]
-            assert node.host_index.apart.is_apart("h1")
+            assert node.host_index.unreachable.is_unreachable("h1")
 
     play(body)
 
@@ -555,7 +555,7 @@ def test_a_machine_that_moves_to_a_host_that_is_cut_off_is_answered_on_its_old_h
             await h1.upstream.enable("web")
             async with host_node(control, "h3") as h3:
                 await joined(h3)
-            await until(lambda: node.host_index.apart.is_apart("h3"))
+            await until(lambda: node.host_index.unreachable.is_unreachable("h3"))
             for machine in ("web_0", "web_1"):
                 moved = await node.platform.record_move(machine, "h3", "test")
                 assert not isinstance(moved, Refused)
@@ -589,7 +589,7 @@ def test_control_that_is_started_again_has_a_machine_answered_on_its_old_host(
             async with control() as node:
                 async with host_node(control, "h3") as h3:
                     await joined(h1, h2, h3)
-                await until(lambda: node.host_index.apart.is_apart("h3"))
+                await until(lambda: node.host_index.unreachable.is_unreachable("h3"))
                 # Of which h1 learns only from the control that is started next.
                 h1.cut()
                 control.cut = True
@@ -685,7 +685,7 @@ def test_a_machine_that_has_left_does_not_take_the_place_of_one_with_its_address
         async with two_nodes(control) as (node, h1, _):
             async with host_node(control, "h3") as h3:
                 await joined(h3)
-            await until(lambda: node.host_index.apart.is_apart("h3"))
+            await until(lambda: node.host_index.unreachable.is_unreachable("h3"))
             moved = await node.platform.record_move("web_0", "h3", "test")
             assert not isinstance(moved, Refused)
             await until(lambda: h1.machines("web") == ["web_0"])
@@ -762,7 +762,7 @@ def test_a_node_that_is_cut_off_before_it_has_confirmed_anything_has_not_joined(
             second = await sent_everything(control, "h1")  # which takes the place of the first
             with pytest.raises(BrokenConnection):
                 await first.receive()
-            assert node.host_index.apart.is_apart("h1")
+            assert node.host_index.unreachable.is_unreachable("h1")
             second.cut()
 
     play(body)
@@ -788,7 +788,7 @@ def test_a_node_whose_host_is_expected_to_have_none_joins_again_and_is_expected(
             async with host_node(control, "h3") as h3:
                 await joined(h3)
                 assert node.store.registry.hosts["h3"].node
-            await until(lambda: node.host_index.apart.is_apart("h3"))
+            await until(lambda: node.host_index.unreachable.is_unreachable("h3"))
 
     play(body)
 
@@ -887,9 +887,9 @@ def test_control_that_is_started_again_takes_its_nodes_back(tmp_path: Path) -> N
             await until(lambda: not h1.upstream.connected)
             assert h1.events("web") == [(id, "Scheduled")]
             async with control() as node:
-                assert node.host_index.apart.since("h1") is not None
+                assert node.host_index.unreachable.since("h1") is not None
                 await joined(h1, h2)
-                await until(lambda: node.host_index.apart.since("h1") is None)
+                await until(lambda: node.host_index.unreachable.since("h1") is None)
                 assert await h1.upstream.approve("web_0", "web", [id])
 
     play(body)
@@ -898,8 +898,8 @@ def test_control_that_is_started_again_takes_its_nodes_back(tmp_path: Path) -> N
 def test_nothing_waits_for_guests_after_a_restart_of_control_that_they_did_not_notice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Control ends in good order, and starts again while the promises of its nodes hold."""
-    monkeypatch.setattr(host_nodes, "PROMISE", PATIENCE)
+    """Control ends in good order, and starts again while the read leases of its nodes hold."""
+    monkeypatch.setattr(host_nodes, "READ_LEASE", PATIENCE)
     monkeypatch.setattr(clock, "STALL", PATIENCE * SECOND)
     control = Control(tmp_path)
 
@@ -912,7 +912,7 @@ def test_nothing_waits_for_guests_after_a_restart_of_control_that_they_did_not_n
             for interruption in ("", "of the process"):
                 async with control() as node:
                     await joined(h1, h2)
-                    await until(lambda: not node.apart_hosts.hosts)
+                    await until(lambda: not node.unreachable_hosts.hosts)
                     assert node.writer.now().latest_interruption == 0
                     if interruption:
                         node.clock._interrupted(interruption, node.writer.now().at, 0)  # type: ignore[attr-defined]
@@ -927,7 +927,7 @@ def test_nothing_waits_for_guests_after_a_restart_of_control_that_they_did_not_n
 def test_a_node_shows_what_it_shows_until_all_others_have_found_control_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_nodes, "PROMISE", PATIENCE)  # and may still show what was before
+    monkeypatch.setattr(host_nodes, "READ_LEASE", PATIENCE)  # and may still show what was before
     control, tasks = Control(tmp_path), guard.Tasks()
 
     async def body() -> None:
@@ -1004,7 +1004,7 @@ def test_a_node_that_greets_while_control_stops_is_not_served(
 def test_no_machine_is_disturbed_while_a_node_may_show_its_event_as_scheduled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: int
 ) -> None:
-    monkeypatch.setattr(host_nodes, "PROMISE", 600.0)
+    monkeypatch.setattr(host_nodes, "READ_LEASE", 600.0)
     monkeypatch.setattr(host_nodes, "RENEW_WITHIN", 600.0)
     monkeypatch.setattr(publisher, "HIDE_WITHIN", 600.0)
     control = Control(tmp_path)
@@ -1054,19 +1054,19 @@ def test_no_machine_is_disturbed_while_a_node_may_show_its_event_as_scheduled(
     play(body)
 
 
-def test_a_sign_of_life_renews_the_promise_but_not_each_of_many(
+def test_a_sign_of_life_renews_the_read_lease_but_not_each_of_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # It is not renewed without one, however long the test takes.
-    monkeypatch.setattr(host_nodes, "PROMISE", 1200.0)
-    monkeypatch.setattr(host_nodes, "PROMISE_EVERY", 1200.0)
+    monkeypatch.setattr(host_nodes, "READ_LEASE", 1200.0)
+    monkeypatch.setattr(host_nodes, "RENEW_EVERY", 1200.0)
     control = Control(tmp_path)
 
     async def body() -> None:
         async with control() as node:
             line = await sent_everything(control, "h2")
             line.send(Held(_number(node), whole=True))
-            while not isinstance(await line.receive(), Promise):
+            while not isinstance(await line.receive(), ReadLease):
                 pass
 
             async def answers() -> list[type]:
@@ -1080,8 +1080,8 @@ def test_a_sign_of_life_renews_the_promise_but_not_each_of_many(
 
             assert await answers() == [Pong, Answer]
             assert node.host_nodes is not None
-            node.host_nodes._members["h2"].promised -= 700.0  # it was renewed long ago
-            assert await answers() == [Pong, Promise, Answer]
+            node.host_nodes._members["h2"].leased_until -= 700.0  # it was renewed long ago
+            assert await answers() == [Pong, ReadLease, Answer]
             assert await answers() == [Pong, Answer]
             line.cut()
 
@@ -1095,11 +1095,11 @@ def test_a_node_that_has_nothing_of_a_group_is_sent_nothing() -> None:
     )
     hello = NodeHello(protocols=(1,), version="", host="h1", instance="", serving=True)
     stream: Any = None
-    member = host_nodes.NodeMember(nodes, stream, hello, 2, ["web"], host_nodes._Promised())
+    member = host_nodes.NodeMember(nodes, stream, hello, 2, ["web"], host_nodes._Lease())
     group = Group(name="web")
     member.tell(publisher.Announcement({1: [Changed(view(group), ())]}, {"web": group}))
     assert sent == []
-    assert not member.serving  # without a promise, nobody waits for it
+    assert not member.serving  # without a read lease, nobody waits for it
     member.serving = True
     member.tell(publisher.Announcement({2: [Changed(view(group), ())]}, {"web": group}))
     told = News((Publication(2, (updates.removed("web"),)),))
@@ -1109,7 +1109,7 @@ def test_a_node_that_has_nothing_of_a_group_is_sent_nothing() -> None:
     assert sent == [frame(told)]
 
 
-def test_no_promise_outlasts_the_time_in_which_all_guests_are_shown_a_change(
+def test_no_read_lease_outlasts_the_time_in_which_all_guests_are_shown_a_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.undo()
@@ -1126,10 +1126,10 @@ def test_no_promise_outlasts_the_time_in_which_all_guests_are_shown_a_change(
     change = publisher.PendingPublication()
     for seconds in (0.0, 0.4, 0.6, 1.0, 1.9, 3.0):  # since the node was told
         stream: Any = None
-        member = host_nodes.NodeMember(control, stream, hello, 1, [], host_nodes._Promised())
+        member = host_nodes.NodeMember(control, stream, hello, 1, [], host_nodes._Lease())
         change.announced_at = guard.monotonic() - seconds
         change.asked_at = guard.monotonic()  # in the second round, which it is asked for just now
         member.unconfirmed[change] = publisher.Expected.HIDE
-        host_nodes.HostNodes._promise(control, member)
-        shown_at = seconds + member.promised - guard.boottime() + publisher.CHECK_EVERY
-        assert shown_at < host_nodes.TELLING
+        host_nodes.HostNodes._renew(control, member)
+        shown_at = seconds + member.leased_until - guard.boottime() + publisher.CHECK_EVERY
+        assert shown_at < host_nodes.SHOWN_WITHIN

@@ -136,7 +136,7 @@ def test_a_message_beyond_the_bounds_ends_the_line_and_is_named(
                 await send(hostile, message)
                 await until(lambda: ended(node) != "")
                 assert "message" in ended(node)
-            assert node.host_index.apart.since("h1") is not None
+            assert node.host_index.unreachable.since("h1") is not None
             assert node.poll_index.polls("web_0") is None
             assert node.poll_index.unknown_callers.all() == []
             assert await approved(node, h2)  # others go on

@@ -20,7 +20,7 @@ from helpers.waiting import LIMIT
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_nodes, "PROMISE_EVERY", 0.1)
+    monkeypatch.setattr(host_nodes, "RENEW_EVERY", 0.1)
     monkeypatch.setattr(host_nodes, "CHECK_EVERY", 0.05)
 
 
@@ -55,7 +55,7 @@ def test_a_node_of_the_first_version_stays_and_shows_what_others_show(tmp_path: 
             assert "web_0" in node.poll_index.first_sights(id, ["web_0"])
             await until(lambda: _events(older) == [(id, "Started")])
             assert not following.done()
-            assert node.host_index.apart.since("h1") is None
+            assert node.host_index.unreachable.since("h1") is None
             await tasks.end()
 
     asyncio.run(body())
@@ -84,7 +84,7 @@ def test_a_sign_of_life_of_an_earlier_version_is_one(tmp_path: Path) -> None:
 
 
 def _heard(node: Node) -> Time:
-    line = node.host_index.apart.line("h1")
+    line = node.host_index.unreachable.connection("h1")
     assert line is not None
     return line.heard
 

@@ -22,8 +22,8 @@ from helpers.waiting import LIMIT
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_nodes, "PROMISE", 0.6)
-    monkeypatch.setattr(host_nodes, "PROMISE_EVERY", 0.1)
+    monkeypatch.setattr(host_nodes, "READ_LEASE", 0.6)
+    monkeypatch.setattr(host_nodes, "RENEW_EVERY", 0.1)
     monkeypatch.setattr(host_nodes, "CHECK_EVERY", 0.05)
     monkeypatch.setattr(node_upstream, "MAX_HOLD", 1.5)
 
@@ -37,7 +37,7 @@ def play(body: Callable[[], Awaitable[None]]) -> None:
 
 
 async def joined(*nodes: HostNode) -> None:
-    await until(lambda: all(n.upstream.connected and not n.upstream.apart for n in nodes))
+    await until(lambda: all(n.upstream.connected and not n.upstream.disconnected for n in nodes))
 
 
 async def reboot(node: Node, machine: str) -> str:
@@ -157,7 +157,7 @@ def test_a_node_that_claims_too_much_is_refused_alone(tmp_path: Path) -> None:
             await liar.greet(commit=2**53)
             assert liar.welcome["type"] == "unwelcome"
             assert warning(node) == ""
-            assert node.host_index.apart.since("h1") is not None
+            assert node.host_index.unreachable.since("h1") is not None
             await h2.upstream.enable("db")
             id = await reboot(node, "db_0")
             assert await h2.upstream.approve("db_0", "db", [id])

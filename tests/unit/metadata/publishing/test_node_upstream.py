@@ -33,8 +33,8 @@ from forewarn.metadata.publishing.messages import (
     News,
     Ping,
     Pong,
-    Promise,
     Publication,
+    ReadLease,
     SnapshotEnd,
     SnapshotPart,
     ToControl,
@@ -79,9 +79,9 @@ class ManualControl:
                 if isinstance(message, Ping):
                     stream.send(Pong(message.sent, guard.boottime()))
 
-    def promise(self) -> None:
+    def renew(self) -> None:
         assert self.stream is not None
-        self.stream.send(Promise(guard.boottime() + 60.0, 0))
+        self.stream.send(ReadLease(guard.boottime() + 60.0, 0))
 
     def count(self, kind: type[ToControl]) -> int:
         return sum(isinstance(message, kind) for message in self.received)
@@ -90,7 +90,7 @@ class ManualControl:
         await until(lambda: self.count(Held) == 1)
         assert self.stream is not None
         self.stream.send(Joined((), 0))
-        self.promise()
+        self.renew()
 
     async def announce(self) -> None:
         """Tell of a change, have the group hidden, and never let it be shown."""
@@ -167,7 +167,7 @@ def test_what_is_held_back_is_shown_only_when_there_has_been_no_line_for_long(
     asyncio.run(body())
 
 
-def test_a_node_whose_promise_has_run_out_asks_nothing_before_it_has_another(
+def test_a_node_whose_read_lease_has_run_out_asks_nothing_before_it_has_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_upstream, "REPORT_EVERY", 0.01)
@@ -179,15 +179,15 @@ def test_a_node_whose_promise_has_run_out_asks_nothing_before_it_has_another(
             await control.let_join()
             await until(lambda: h1.upstream._may_call.is_set())
             assert control.stream is not None
-            control.stream.send(Promise(guard.boottime(), 0))
-            await until(lambda: h1.upstream.apart)
+            control.stream.send(ReadLease(guard.boottime(), 0))
+            await until(lambda: h1.upstream.disconnected)
             tasks = guard.Tasks()
             id = str(uuid.uuid4()).upper()
             tasks.start(h1.upstream.approve("m", "web", [id]), "approving")
             pings = control.count(Ping)
             await until(lambda: control.count(Ping) > pings)
             assert control.count(Approve) == 0
-            control.promise()
+            control.renew()
             await until(lambda: control.count(Approve) == 1)
             await tasks.end()
 
@@ -219,9 +219,9 @@ def test_a_node_leaves_a_control_node_that_is_silent_for_one_that_accepts_it(
             await until(lambda: h1.upstream._may_call.is_set())
             before = list(dialled)  # at the beginning, all at once
             await until(lambda: guard.boottime() - (h1.upstream._waiting_since or math.inf) > 0.3)
-            assert dialled == before  # while it has a promise, nobody else is dialled
+            assert dialled == before  # while it has a read lease, nobody else is dialled
             assert silent.stream is not None
-            silent.stream.send(Promise(guard.boottime(), 0))
+            silent.stream.send(ReadLease(guard.boottime(), 0))
             await other.let_join()
             await until(lambda: h1.upstream._may_call.is_set())
             assert dialled.count("nowhere") <= 2

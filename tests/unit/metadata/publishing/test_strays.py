@@ -53,7 +53,7 @@ async def two_nodes(control: Control) -> AsyncIterator[tuple[Node, HostNode, Hos
         host_node(control, "h2") as h2,
     ):
         await until(lambda: all(h.upstream.connected for h in (h1, h2)))
-        await until(lambda: not node.host_index.apart.all())
+        await until(lambda: not node.host_index.unreachable.all())
         await h1.upstream.enable("web")
         yield node, h1, h2
 
@@ -177,7 +177,7 @@ def test_an_event_waits_until_a_machine_that_was_found_has_had_time_to_poll(
             event = await restart(node)
             async with polling(lambda: h2.upstream.find(WEB_0)):
                 await until(lambda: machine(node).host == "h2")
-            assert "web_0" in node.writer.now().left_apart
+            assert "web_0" in node.writer.now().left_unreachable
             kinds = [hold.kind for hold in node.platform.holds(event)]
             assert HoldKind.REACH in kinds
 
@@ -251,10 +251,10 @@ def test_a_move_is_not_recorded_while_the_node_that_had_the_machine_is_cut_off(
     async def body() -> None:
         async with control() as node, host_node(control, "h2") as h2:
             async with host_node(control, "h1") as h1:
-                await until(lambda: not node.host_index.apart.all())
+                await until(lambda: not node.host_index.unreachable.all())
                 await h1.upstream.enable("web")
                 await poll_regularly(node, h1)
-            await until(lambda: node.host_index.apart.is_apart("h1"))
+            await until(lambda: node.host_index.unreachable.is_unreachable("h1"))
             async with polling(lambda: h2.upstream.find(WEB_0)):
                 await until(lambda: suspected(node))
                 await asked_often(node)
@@ -273,7 +273,7 @@ def test_a_machine_that_polls_where_it_was_after_a_move_to_a_host_that_is_cut_of
         async with two_nodes(control) as (node, h1, _):
             async with host_node(control, "h3") as h3:
                 await until(lambda: h3.upstream.connected)
-            await until(lambda: node.host_index.apart.is_apart("h3"))
+            await until(lambda: node.host_index.unreachable.is_unreachable("h3"))
             poll(h1)
             for name in ("web_0", "web_1"):
                 moved = await node.platform.record_move(name, "h3", "test")

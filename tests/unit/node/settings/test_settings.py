@@ -15,7 +15,7 @@ import pytest
 
 from forewarn.core.time import SECOND
 from forewarn.drivers.command.options import CommandOptions
-from forewarn.node.config import Address, ArmListener, LocalLine, NodeLines, Tls
+from forewarn.node.config import Address, ArmListener, LocalConnection, NodeConnections, Tls
 from forewarn.node.daemon.reload import LIVE
 from forewarn.node.settings import Settings, SettingsError, gather, load
 from forewarn.node.settings.toml_lines import lines
@@ -244,7 +244,7 @@ def test_with_nodes_machines_on_different_hosts_may_have_the_same_address(tmp_pa
 def test_with_nodes_guests_are_answered_elsewhere(tmp_path: Path) -> None:
     _, config = load(written(tmp_path, NODES), {})
     assert config.guest_addresses == ()
-    assert config.nodes == NodeLines(
+    assert config.nodes == NodeConnections(
         Address("192.0.2.11", 8171),
         Tls(tmp_path / "c.pem", tmp_path / "c.key"),
         tmp_path / "ca.pem",
@@ -258,14 +258,17 @@ def test_the_node_on_this_host_connects_to_a_path_besides_those_on_other_hosts_o
 ) -> None:
     path = 'nodes = "/run/nodes.sock"\n'
     _, config = load(written(tmp_path, path + 'nodes_host = "h1"'), {})
-    assert (config.nodes, config.local_node) == (None, LocalLine(Path("/run/nodes.sock"), "h1"))
+    assert (config.nodes, config.local_node) == (
+        None,
+        LocalConnection(Path("/run/nodes.sock"), "h1"),
+    )
     assert config.guest_addresses == ()
     assert config.rules.telling > 6 * SECOND
     both = NODES.replace('"192.0.2.11:8171"', '["/run/nodes.sock", "192.0.2.11:8171"]')
     _, config = load(written(tmp_path, both), {})
     assert config.nodes is not None
     assert config.nodes.address == Address("192.0.2.11", 8171)
-    assert config.local_node == LocalLine(Path("/run/nodes.sock"), socket.gethostname())
+    assert config.local_node == LocalConnection(Path("/run/nodes.sock"), socket.gethostname())
 
 
 def test_only_where_all_nodes_are_on_this_computer_a_guest_may_be_on_it(tmp_path: Path) -> None:

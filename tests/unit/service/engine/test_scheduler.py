@@ -78,7 +78,7 @@ groups:
 
         async def change() -> None:
             for host in hosts:
-                node.apart_hosts._changed(host)
+                node.unreachable_hosts._changed(host)
 
         service._session.run(change())
         service._session.settle()

@@ -20,7 +20,7 @@ from forewarn.store.port import Batch, Entry
 GROUPS = ("a", "b", "c")
 
 
-def sorted_anew(store: MemoryStore, group: str, machine: str, apart: set[str]) -> list[str]:
+def sorted_anew(store: MemoryStore, group: str, machine: str, unreachable: set[str]) -> list[str]:
     """By all that there is, and nothing remembered."""
     own = store.groups[group]
     found = own.machine(machine)
@@ -36,7 +36,7 @@ def sorted_anew(store: MemoryStore, group: str, machine: str, apart: set[str]) -
     free = [
         name
         for name, host in store.registry.hosts.items()
-        if host.healthy and name != found.host and name not in apart
+        if host.healthy and name != found.host and name not in unreachable
     ]
     return sorted(free, key=lambda name: (name in clashing, load[name], name))
 
@@ -76,14 +76,14 @@ class Fleet:
                     puts = [HostRemoved(host)]
             await self.commit([Entry(group, (item,))], puts)
             if self.chance.random() < 0.3:
-                self.host_index.apart.cut_off(self.chance.choice(self.hosts), 1)
+                self.host_index.unreachable.cut_off(self.chance.choice(self.hosts), 1)
             if self.chance.random() < 0.1:
-                self.host_index.apart.joined(self.chance.choice(self.hosts), 1)
+                self.host_index.unreachable.joined(self.chance.choice(self.hosts), 1)
 
     def sorted_anew(self, group: str, machine: str) -> list[str]:
         hosts = self.store.registry.hosts
-        apart = {name for name in hosts if self.host_index.apart.is_apart(name)}
-        return sorted_anew(self.store, group, machine, apart)
+        unreachable = {name for name in hosts if self.host_index.unreachable.is_unreachable(name)}
+        return sorted_anew(self.store, group, machine, unreachable)
 
     def _put(self, group: str, number: int) -> MachinePut:
         return MachinePut(

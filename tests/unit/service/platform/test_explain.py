@@ -233,7 +233,7 @@ def together_half_approved(service: Service, driver: Scripted) -> str:
     return id
 
 
-def unwarned(service: Service, driver: Scripted) -> str:
+def uninformed(service: Service, driver: Scripted) -> str:
     id = together(service, driver)
     run(service, service._session.node.platform.record_move("web_2", "h1", "operator"))
     for event in service.events:
@@ -285,7 +285,7 @@ HELD: dict[Situation, tuple[set[HoldKind], list[AdviceKind]]] = {
     together_out_of_reach: ({HoldKind.REACH, HoldKind.JOINT}, []),
     together: ({HoldKind.JOINT}, [AdviceKind.APPROVE] * 2),
     together_half_approved: ({HoldKind.JOINT}, [AdviceKind.APPROVE]),
-    unwarned: ({HoldKind.PLACEMENT}, []),
+    uninformed: ({HoldKind.PLACEMENT}, []),
     under_way: ({HoldKind.DRIVER}, [AdviceKind.RETRY, AdviceKind.FINISH]),
     not_back: ({HoldKind.BACK}, [AdviceKind.FINISH]),
     failing: ({HoldKind.DRIVER}, [AdviceKind.RETRY, AdviceKind.FINISH]),

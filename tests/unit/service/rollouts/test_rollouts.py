@@ -1144,7 +1144,7 @@ def test_a_machine_added_to_an_announced_host_is_warned_too(service: Service) ->
     do(service, "resume", id)  # until then, nothing is withdrawn or announced
     assert {event.resources for event in active(service)} == {("web_0",), ("db_0", "db_2")}
     assert {event.status for event in past(service)} == {Status.WITHDRAWN}
-    assert all(f"rollout {id}: {reconciler.UNWARNED}" in event.ending for event in past(service))
+    assert all(f"rollout {id}: {reconciler.UNINFORMED}" in event.ending for event in past(service))
     service.clock.advance("1h")
     assert state(service, id) == "done"
 

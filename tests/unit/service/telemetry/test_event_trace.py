@@ -16,7 +16,7 @@ from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
 from forewarn.core.windows.model import Blackout, MaintenanceConfiguration, Span
 from forewarn.core.windows.syntax import parse_window
 from forewarn.judge import judge_files
-from forewarn.judge.apart_times import ApartTimes
+from forewarn.judge.disconnected_times import DisconnectedTimes
 from forewarn.judge.trace import read_trace
 from forewarn.service.engine.writer import CommitPlan
 from forewarn.service.platform.configurations import Configurations
@@ -308,9 +308,9 @@ def test_the_speed_of_a_service_is_recorded(tmp_path: Path) -> None:
 def test_the_judge_reads_what_is_recorded_about_unreachable_machines() -> None:
     lines: list[dict[str, Any]] = []
     trace = EventTrace(lines.append)
-    trace.apart(START, "rack-1", ["web_0"])
+    trace.disconnected(START, "rack-1", ["web_0"])
     trace.joined(START + MINUTE, "rack-1", ["web_0"])
-    [time] = ApartTimes(read_trace(lines)).of("web_0")
+    [time] = DisconnectedTimes(read_trace(lines)).of("web_0")
     assert (time.begin, time.end, time.host) == (START / SECOND, START / SECOND + 60, "rack-1")
 
 

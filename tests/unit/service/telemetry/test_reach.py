@@ -1,4 +1,4 @@
-"""Hosts that cannot be told, as metrics: only who decides knows of them."""
+"""Hosts that cannot be reached, as metrics: only who decides knows of them."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def test_readings_count_unreachable_hosts_and_their_longest_time(
     async def work() -> None:
         store = MemoryStore()
         index = HostIndex(store)
-        apart = index.apart
+        unreachable = index.unreachable
         await store.open()
         puts = tuple(HostPut(Host(name=name, node=True)) for name in ("h1", "h2"))
         await store.transact(lambda _: Batch(START, 0, (), puts))
         readings = list(reach_readings(index, START, went_back=False))
         assert [dict(sample.samples) for sample in readings] == [{}, {}, {}, {}]
-        apart.begin(START)
-        apart.joined("h2", START)
-        apart.cut_off("h2", START + MINUTE)
+        unreachable.begin(START)
+        unreachable.joined("h2", START)
+        unreachable.cut_off("h2", START + MINUTE)
         readings = list(reach_readings(index, START + 2 * MINUTE, went_back=True))
         assert [dict(sample.samples) for sample in readings] == [
             {(): 2},
@@ -45,12 +45,14 @@ def test_readings_count_unreachable_hosts_and_their_longest_time(
             {(): 0},
             {(): 1},
         ]
-        assert reach_warning(apart).startswith("1 host "), "the other has not had time to join"
+        assert reach_warning(unreachable).startswith("1 host "), (
+            "the other has not had time to join"
+        )
         monkeypatch.setattr(guard, "monotonic", lambda: later)
-        assert reach_warning(apart).startswith("2 hosts ")
-        apart.joined("h1", START + 2 * MINUTE)
-        apart.joined("h2", START + 2 * MINUTE)
-        assert reach_warning(apart) == ""
+        assert reach_warning(unreachable).startswith("2 hosts ")
+        unreachable.joined("h1", START + 2 * MINUTE)
+        unreachable.joined("h2", START + 2 * MINUTE)
+        assert reach_warning(unreachable) == ""
 
     asyncio.run(work())
 
@@ -67,7 +69,7 @@ def test_hosts_with_machines_on_which_no_node_has_joined_give_a_warning() -> Non
         web = Entry("web", tuple(machines))
         await store.transact(lambda _: Batch(START, entries=(web,), puts=tuple(puts)))
         assert nodeless_warning(hosts) == "", "whoever follows does not know"
-        hosts.apart.begin(START)
+        hosts.unreachable.begin(START)
         assert nodeless_warning(hosts).startswith("guests on 2 hosts ")
 
     asyncio.run(work())

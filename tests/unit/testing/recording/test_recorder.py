@@ -161,8 +161,8 @@ def test_every_fault_is_recorded_and_replayed(service: Service) -> None:
     made.end()
     scenario = parse(scenario_text(tape))
     met = [(step.entry.kind, step.entry.times) for step in scenario.steps if step.verb == "fault"]
-    apart = [("incarnation", 1)]  # twice number 1 is the same document
-    assert met == [(kind, 2) for kind in FAULTS if kind != "incarnation"] + apart
+    disconnected = [("incarnation", 1)]  # twice number 1 is the same document
+    assert met == [(kind, 2) for kind in FAULTS if kind != "incarnation"] + disconnected
     assert [step.entry.type for step in scenario.steps if step.verb == "schedule"] == ["Reboot"]
 
 

@@ -200,14 +200,14 @@ def test_a_node_that_is_restarted_is_no_outage_of_the_service() -> None:
 
 def test_the_times_in_which_a_node_is_cut_off_are_on_the_lanes_of_its_machines() -> None:
     machines = {"host": "rack-1", "machines": ["web_0"]}
-    times = [("apart", 5), ("apart", 7), ("joined", 9), ("apart", 30)]
+    times = [("disconnected", 5), ("disconnected", 7), ("joined", 9), ("disconnected", 30)]
     lines = [{"kind": kind, "t": T + at, **machines} for kind, at in times]
     lanes = Lanes.of([*lines, poll("web_1", 40)])
-    assert [(time.start - T, time.end - T) for time in of(lanes, "web_0").apart] == [
+    assert [(time.start - T, time.end - T) for time in of(lanes, "web_0").disconnected] == [
         (5, 9),
         (30, 40),
     ]
-    assert of(lanes, "web_1").apart == ()
+    assert of(lanes, "web_1").disconnected == ()
     assert "╲ node cut off" in timeline_text(lanes, width=80)
 
 
@@ -281,7 +281,7 @@ def test_every_change_is_described_when_it_happens() -> None:
     for line in [
         step("raise", 0),
         poll("web_0", 5, shown()),
-        {"kind": "apart", "t": T + 10, **machines},
+        {"kind": "disconnected", "t": T + 10, **machines},
         {"kind": "up", "t": T + 12, "host": "rack-1"},
         {"kind": "joined", "t": T + 20, **machines},
         step("start", 900),

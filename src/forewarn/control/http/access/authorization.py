@@ -42,7 +42,7 @@ JOINT_HOLDS = {
     HoldKind.BLACKOUT: "there is a blackout",
     HoldKind.PLACEMENT: "not every machine that may be on its host has been warned",
     HoldKind.HALT: "an operator has halted it",
-    HoldKind.REACH: "not every machine on its host can be told",
+    HoldKind.REACH: "not every machine on its host can be reached",
 }
 JOINT_HOLD = "it starts together with the other groups on its host, which wait for something"
 

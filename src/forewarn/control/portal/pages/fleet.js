@@ -19,7 +19,7 @@ const CONDITIONS = {
   degraded: (host) => host.health === "degraded",
   failed: (host) => host.health === "failed",
   cordoned: (host) => host.cordoned,
-  "cut off": (host) => host.apart,
+  "cut off": (host) => host.unreachable,
 };
 
 const condition = (host) => Object.keys(CONDITIONS).filter((name) => CONDITIONS[name](host)).join(", ");

@@ -54,7 +54,7 @@ export function Host({ name, query }) {
     <div class="badges">
       <${Badge} kind=${HEALTH[host.data.health]}>${host.data.health}<//>
       ${host.data.cordoned && html`<${Badge} kind="started">cordoned<//>`}
-      ${host.data.node?.state === "apart" && html`<${Badge} kind="held">apart<//>`}
+      ${host.data.node?.state === "disconnected" && html`<${Badge} kind="held">disconnected<//>`}
     </div>
   `;
   return html`

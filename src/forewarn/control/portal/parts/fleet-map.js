@@ -63,7 +63,7 @@ function draw(canvas, rows, domains, most, [from, to]) {
       continue;
     }
     const row = rows[n - 1];
-    const unwell = row.apart || (row.health && row.health !== "healthy");
+    const unwell = row.unreachable || (row.health && row.health !== "healthy");
     context.fillStyle = unwell ? colours.held : row.cordoned ? muted : text;
     context.fillText(row.name, 0, top + ROW / 2, name - 12);
     for (const domain of row.domains ?? []) {

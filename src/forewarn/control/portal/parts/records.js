@@ -12,7 +12,7 @@ const LATEST = 15;
 const ofRollout = (record) => record.what.startsWith("rollout-");
 
 // Which machines of an event that has started had not been shown it before.
-const unwarned = ({ shown }) => Object.entries(shown ?? {}).filter(([, since]) => !since).map(([name]) => name);
+const uninformed = ({ shown }) => Object.entries(shown ?? {}).filter(([, since]) => !since).map(([name]) => name);
 
 const Why = ({ of }) => (of.cause && !ofRollout(of) && !of.what.startsWith("halt-") ? html`<span class="quiet"><${Cause} of=${of.cause} /></span>` : null);
 
@@ -37,7 +37,7 @@ export const Records = ({ of, caption, about = true }) => html`
             <td class="whole">${record.what}</td>
             ${about && html`<td><${About} of=${record} /></td>`}
             <td class="by"><${Actor} name=${record.by} /></td>
-            <td>${record.note}${unwarned(record).length > 0 && html`; not shown before to <${Several} of=${unwarned(record)} as=${MachineLink} />`} ${about && html`<${Why} of=${record} />`}</td>
+            <td>${record.note}${uninformed(record).length > 0 && html`; not shown before to <${Several} of=${uninformed(record)} as=${MachineLink} />`} ${about && html`<${Why} of=${record} />`}</td>
           </tr>
         `,
       )}

@@ -17,7 +17,7 @@ export const RolloutPlan = ({ of }) => html`
       ["Pauses", of.pauses > 0 && String(of.pauses)],
       ["First announced", of.first && at(of.first.announced_at)],
       ["Over", of.done_at ? at(of.done_at) : "not known"],
-      ["Cannot be told now", of.apart.join(", ")],
+      ["Cannot be reached now", of.unreachable.join(", ")],
     ]} />
     ${of.conflicts.length > 0 &&
     html`<p>${plural(of.conflicts.length, "host has", "hosts have")} machines of several update domains of one group: ${listed([...new Set(of.conflicts.map((conflict) => conflict.host))], 10)}.</p>`}

@@ -21,7 +21,7 @@ BY = "scenario"
 
 @runtime_checkable
 class SupportsCourses(Protocol):
-    """A driver that can be told how to carry out an event, as the simulated one can."""
+    """A driver that can be reached how to carry out an event, as the simulated one can."""
 
     def let_take(self, event: str, course: Course | None) -> None: ...
 

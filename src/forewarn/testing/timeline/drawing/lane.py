@@ -44,7 +44,7 @@ class LaneDrawing:
         elements = []
         foot = top + self.height - FOOT + 3
         elements.append(self._name(top))
-        elements += [self._apart(time, top) for time in lane.apart]
+        elements += [self._disconnected(time, top) for time in lane.disconnected]
         elements.append(self._polls(foot))
         for event, row in zip(self._events, self._rows, strict=True):
             elements.append(self._bar(event, top + PAD + row * ROW))
@@ -172,11 +172,11 @@ class LaneDrawing:
             data_to=exact(end),
         )
 
-    def _apart(self, time: Outage, top: float) -> str:
-        self.used.add("apart")
+    def _disconnected(self, time: Outage, top: float) -> str:
+        self.used.add("disconnected")
         x = self._x(time.start)
         width = max(self._x(time.end) - x, MIN_WIDTH)
-        box = tag("rect", x=x, y=top, width=width, height=self.height, class_="apart")
+        box = tag("rect", x=x, y=top, width=width, height=self.height, class_="disconnected")
         return symbols.titled(f"{time.message}: {exact(time.start)} to {exact(time.end)}", box)
 
     def _polls(self, y: float) -> str:

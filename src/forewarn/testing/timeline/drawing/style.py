@@ -61,7 +61,7 @@ PICTURE = """
 .timeline .polls{stroke:var(--soft);stroke-width:1;fill:none}
 .timeline .many{fill:var(--soft);opacity:.7}
 .timeline .away{fill:url(#away)}
-.timeline .apart{fill:var(--away);opacity:.25}
+.timeline .disconnected{fill:var(--away);opacity:.25}
 .timeline .away-line{stroke:var(--away);stroke-width:1.5;opacity:.6}
 .timeline .now{stroke:var(--ink);stroke-width:1;stroke-dasharray:2 3}
 .timeline .hit{fill:transparent}

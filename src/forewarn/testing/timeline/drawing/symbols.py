@@ -20,7 +20,7 @@ LEGEND = (
     ("refused", "refused"),
     ("ready", "readiness report"),
     ("away", "service down"),
-    ("apart", "node cut off"),
+    ("disconnected", "node cut off"),
 )
 
 
@@ -86,7 +86,7 @@ def sample(kind: str, x: float, y: float) -> str:
         case "poll":
             ticks = "".join(f"M{number(x + at)} {number(y - 3)}v6" for at in (-8, -4, 0, 4, 8))
             return tag("path", d=ticks, class_="polls")
-        case "away" | "apart":
+        case "away" | "disconnected":
             return tag("rect", x=x - 9, y=y - 6, width=18, height=12, class_=kind)
         case _:
             return mark(kind, x, y)

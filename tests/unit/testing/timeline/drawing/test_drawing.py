@@ -128,10 +128,11 @@ def test_the_time_in_which_a_node_is_cut_off_is_shaded_on_its_lane() -> None:
     machines = {"host": "rack-1", "machines": ["web_0"]}
     lines = [poll("web_0", 0), poll("web_1", 0), poll("web_0", 60)]
     lines += [
-        {"kind": kind, "t": T + at, **machines} for kind, at in (("apart", 20), ("joined", 50))
+        {"kind": kind, "t": T + at, **machines}
+        for kind, at in (("disconnected", 20), ("joined", 50))
     ]
     drawn = svg(Lanes.of(lines))
-    (box, _legend) = elements(drawn, "apart")
+    (box, _legend) = elements(drawn, "disconnected")
     assert float(box.get("width") or 0) == pytest.approx((RIGHT - LEFT) * 30 / 60, abs=0.1)
     assert "could not reach" in drawn
 

@@ -1,6 +1,6 @@
-"""The lines between control and the nodes on hosts: TLS, with certificates of both sides that one
-private authority has signed, of which that of a node names its host; or, on control's own host, a
-UNIX socket that only the user of the node can open."""
+"""The connections between control and the nodes on hosts: TLS, with certificates of both sides that
+one private authority has signed, of which that of a node names its host; or, on control's own host,
+a UNIX socket that only the user of the node can open."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ log = logger("forewarn")
 
 
 class NodeListener:
-    """A socket for nodes. Each line has the certificate that is in use when it is opened; without
-    certificates, whoever can open the socket is the node of `host`."""
+    """A socket for nodes. Each connection has the certificate that is in use when it is opened;
+    without certificates, whoever can open the socket is the node of `host`."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class NodeListener:
         self._handshakes += 1
         if self._handshakes >= MAX_HANDSHAKES:
             self._loop.remove_reader(self._socket)
-        tasks.start(self._serve(connection, peer, tasks), "a line to a node")
+        tasks.start(self._serve(connection, peer, tasks), "a connection to a node")
 
     async def _serve(
         self, connection: socket.socket, peer: tuple[Any, ...], tasks: guard.Tasks
@@ -159,10 +159,10 @@ def open_node_listeners(
     configuration has them. Raises CannotListen."""
     if config.nodes is not None:
         yield NodeListener(open_socket(config.nodes.address), nodes, certificates)
-    if (line := config.local_node) is not None:
+    if (connection := config.local_node) is not None:
         fd = config.nodes_fd
-        listener = open_unix_socket(line.path, "nodes") if fd is None else adopt(fd)
-        yield NodeListener(listener, nodes, host=line.host)
+        listener = open_unix_socket(connection.path, "nodes") if fd is None else adopt(fd)
+        yield NodeListener(listener, nodes, host=connection.host)
 
 
 def _has_given_up(connection: socket.socket) -> bool:

@@ -1,8 +1,8 @@
-"""When machines are apart: answered by a node that control cannot reach, as the lines `apart` and
-`joined` say.
+"""When machines are disconnected: answered by a node that control cannot reach, as the lines
+`disconnected` and `joined` say.
 
 A node stands on a host, so a machine that has come to another host, or is no longer in the fleet,
-is not apart any more. In a gap of its recording, a node may be apart.
+is not disconnected any more. In a gap of its recording, a node may be disconnected.
 """
 
 import math
@@ -10,16 +10,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .records import ApartLine, Exchange, FleetLine, Gap, Placement, Trace, WithoutNode
+from .records import DisconnectedLine, Exchange, FleetLine, Gap, Placement, Trace, WithoutNode
 
-_Line = FleetLine | Placement | ApartLine | WithoutNode | Gap
+_Line = FleetLine | Placement | DisconnectedLine | WithoutNode | Gap
 _Position = tuple[float, int]  # a time, and the line among those of the same time
 
 
 @dataclass(frozen=True, slots=True)
-class ApartTime:
-    """A time in which a machine is apart. If that is not `certain`, it may have another node, or
-    control need not wait for this one. In a gap it is not `known` whether the node is apart."""
+class DisconnectedTime:
+    """A time in which a machine is disconnected. If that is not `certain`, it may have another
+    node, or control need not wait for this one. In a gap it is not `known` whether the node is
+    disconnected."""
 
     first: _Position
     last: _Position
@@ -36,7 +37,7 @@ class ApartTime:
         return self.last[0]
 
 
-class ApartTimes:
+class DisconnectedTimes:
     def __init__(self, trace: Trace) -> None:
         self._clock_error = trace.clock_error
         self._by_line = trace.complete and not trace.clock_error
@@ -46,14 +47,15 @@ class ApartTimes:
     def exist(self) -> bool:
         return bool(self._times)
 
-    def of(self, machine: str) -> Sequence[ApartTime]:
+    def of(self, machine: str) -> Sequence[DisconnectedTime]:
         return self._times.get(machine, ())
 
-    def all(self) -> Sequence[ApartTime]:
+    def all(self) -> Sequence[DisconnectedTime]:
         return [time for times in self._times.values() for time in times]
 
-    def touched(self, exchange: Exchange, machine: str | None) -> ApartTime | None:
-        """Return a time in which the machine may have been answered by a node that was apart."""
+    def touched(self, exchange: Exchange, machine: str | None) -> DisconnectedTime | None:
+        """Return a time in which the machine may have been answered by a node that was
+        disconnected."""
         for time in self.of(machine) if machine is not None else ():
             elsewhere = None not in (exchange.host, time.host) and exchange.host != time.host
             if elsewhere or self._before(exchange, time.first) or self._after(exchange, time.last):
@@ -63,7 +65,7 @@ class ApartTimes:
             return time
         return None
 
-    def within(self, exchange: Exchange, time: ApartTime) -> bool:
+    def within(self, exchange: Exchange, time: DisconnectedTime) -> bool:
         """Return whether the exchange was certainly begun and answered in that time."""
         return (
             time.known
@@ -90,18 +92,18 @@ class _Reader:
     """Reads the times from the lines, in their order."""
 
     def __init__(self) -> None:
-        self._times: dict[str, list[ApartTime]] = {}
+        self._times: dict[str, list[DisconnectedTime]] = {}
         # By machine and host: since when, whether that is certain, and whether it is known.
         self._open: dict[str, dict[str | None, tuple[_Position, bool, bool]]] = {}
         self._hosts: dict[str, tuple[str, ...]] = {}
         self._in_gap: set[str] = set()  # hosts
 
-    def read(self, trace: Trace) -> dict[str, list[ApartTime]]:
+    def read(self, trace: Trace) -> dict[str, list[DisconnectedTime]]:
         gaps = [gap for gap in trace.gaps if gap.host is not None]
-        if not trace.apart and not gaps:
+        if not trace.disconnected and not gaps:
             return {}
         lines: list[_Line]
-        lines = [*trace.fleets, *trace.placements, *trace.apart, *trace.without_node]
+        lines = [*trace.fleets, *trace.placements, *trace.disconnected, *trace.without_node]
         for gap in gaps:
             lines += [gap, Gap(gap.unknown_until, gap.unknown_until, gap.host)]
         for line in sorted(lines, key=_position):
@@ -123,7 +125,7 @@ class _Reader:
                             self._open.setdefault(name, {})[line.host] = at, False, known
                 case Gap():
                     self._read_gap(line, at)
-                case ApartLine():
+                case DisconnectedLine():
                     for name in line.machines:
                         if line.joined:
                             self._close(name, at, line.host)
@@ -137,7 +139,8 @@ class _Reader:
 
     def _begin(self, name: str, host: str | None, at: _Position) -> None:
         hosts = self._hosts.get(name, ())
-        if host is None or not hosts or host in hosts:  # a node that is apart may think otherwise
+        # A node that is disconnected may think otherwise.
+        if host is None or not hosts or host in hosts:
             known = host not in self._in_gap
             certain = known and (host is None or hosts in ((), (host,)))
             self._open.setdefault(name, {}).setdefault(host, (at, certain, known))
@@ -171,7 +174,7 @@ class _Reader:
         for of_host in list(spells):
             if host is None or of_host in (None, host):
                 begin, certain, known = spells.pop(of_host)
-                time = ApartTime(begin, at, of_host, certain, known)
+                time = DisconnectedTime(begin, at, of_host, certain, known)
                 self._times.setdefault(name, []).append(time)
         if not spells:
             self._open.pop(name, None)
@@ -180,4 +183,4 @@ class _Reader:
 def _position(line: _Line) -> _Position:
     if isinstance(line, Gap) and line.t < line.until:
         return line.t, sys.maxsize  # after the last line before it
-    return line.position if isinstance(line, ApartLine) else (line.t, -1)
+    return line.position if isinstance(line, DisconnectedLine) else (line.t, -1)

@@ -1,25 +1,26 @@
-"""Judges what happens to machines that are apart, which are shown what their node was last told.
+"""Judges what happens to machines that are disconnected, which are shown what their node was last
+told.
 
 Their documents are compared with each other only: they may be behind those of other machines until
-they have joined again, and they never go back. An approval needs control, so a node that is apart
-cannot accept one; and since the guests cannot be told, nothing is begun that concerns them.
-"""
+they have joined again, and they never go back. An approval needs control, so a node that is
+disconnected cannot accept one; and since the guests cannot be reached, nothing is begun that
+concerns them."""
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from .apart_times import ApartTimes
 from .approvals import Post
 from .dialect import WAVE
+from .disconnected_times import DisconnectedTimes
 from .findings import Findings
 from .fleet import RECORD_SLACK
 from .order import TOLERANCE, Order, Period, Sighting
 from .records import Trace
 
-BACKWARDS = "apart-backwards"
-APPROVED = "apart-approved"
-IMPACT = "apart-impact"
+BACKWARDS = "disconnected-backwards"
+APPROVED = "disconnected-approved"
+IMPACT = "disconnected-impact"
 
 
 @dataclass(slots=True)
@@ -33,16 +34,19 @@ class _Shown:
 
 @dataclass(slots=True)
 class _Course:
-    """The documents of one machine so far: all of them, and those that it got while apart."""
+    """The documents of one machine so far: all of them, and those that it got while
+    disconnected."""
 
     shown: _Shown = field(default_factory=_Shown)
-    shown_apart: _Shown = field(default_factory=_Shown)
+    shown_while_disconnected: _Shown = field(default_factory=_Shown)
     live: dict[str, str] = field(default_factory=dict)  # the type of each event
     missing: dict[int, tuple[str, ...]] = field(default_factory=dict)  # by exchange
 
 
-class ApartMachines:
-    def __init__(self, trace: Trace, times: ApartTimes, order: Order, findings: Findings) -> None:
+class DisconnectedMachines:
+    def __init__(
+        self, trace: Trace, times: DisconnectedTimes, order: Order, findings: Findings
+    ) -> None:
         self._trace = trace
         self._times = times
         self._order = order
@@ -54,7 +58,8 @@ class ApartMachines:
         self._begun: dict[tuple[str, str], float] = {}
 
     def judge(self, sightings: Iterable[Sighting], posts: Iterable[Post]) -> None:
-        """Judge the documents of machines that were ever apart, their approvals, and impacts."""
+        """Judge the documents of machines that were ever disconnected, their approvals, and
+        impacts."""
         if not self._times.exist:
             return
         self._walk([s for s in sightings if self._times.of(s.caller.machine or "")])
@@ -68,9 +73,9 @@ class ApartMachines:
             key = sighting.caller.machine, sighting.caller.key
             course = courses.setdefault(key, _Course())
             if step.action == "judge":
-                # What is wrong between two documents of a machine that is not apart is found
+                # What is wrong between two documents of a machine that is not disconnected is found
                 # among those of its group.
-                shown = course.shown if sighting.apart else course.shown_apart
+                shown = course.shown if sighting.disconnected else course.shown_while_disconnected
                 self._judge_document(sighting, shown)
                 course.missing[sighting.exchange.index] = _missing(sighting, course)
             else:
@@ -98,7 +103,7 @@ class ApartMachines:
         for id in missing:
             course.live.pop(id, None)
             self._begun.setdefault((machine, id), exchange.t)
-        for shown in (course.shown, course.shown_apart)[: 1 + sighting.apart]:
+        for shown in (course.shown, course.shown_while_disconnected)[: 1 + sighting.disconnected]:
             shown.gone.update(missing)
             if sighting.period is not None and document.incarnation is not None:
                 highest = shown.highest.get(sighting.period, 0)
@@ -118,21 +123,25 @@ class ApartMachines:
         posts = list(posts)
         approved: dict[str, float] = {line.event: line.t for line in self._trace.approvals}
         for post in posts:
-            if post.exchange.status == 200 and not post.certainly_apart:
+            if post.exchange.status == 200 and not post.certainly_disconnected:
                 for id in post.request.approves:
                     approved[id] = min(post.exchange.asked, approved.get(id, math.inf))
         for post in posts:
-            if post.exchange.status != 200 or post.apart is None or not post.certainly_apart:
+            if (
+                post.exchange.status != 200
+                or post.disconnected is None
+                or not post.certainly_disconnected
+            ):
                 continue
             machine = post.caller.machine or ""
             for id in post.request.approves:
                 # What is approved, started or over needs no approval any more; the node may have
                 # been told so.
-                known = approved.get(id, math.inf) <= post.apart.begin + self._margin
+                known = approved.get(id, math.inf) <= post.disconnected.begin + self._margin
                 begun = self._begun.get((machine, id), math.inf)
                 if known or begun <= post.exchange.t:
                     continue
-                message = "An approval was accepted while the machine was apart."
+                message = "An approval was accepted while the machine was disconnected."
                 self._findings.add(
                     APPROVED,
                     message,
@@ -143,12 +152,12 @@ class ApartMachines:
                 )
 
     def _judge_impacts(self) -> None:
-        """Report what was done to a machine that, apart, was still shown it as Scheduled. What was
-        started while a machine was apart is reported by `held_starts.py`."""
+        """Report what was done to a machine that, disconnected, was still shown it as Scheduled.
+        What was started while a machine was disconnected is reported by `held_starts.py`."""
         for impact in self._trace.impacts:
             for machine in impact.machines:
                 scheduled = self._scheduled.get((machine, impact.event))
-                if scheduled is None or not scheduled.apart:
+                if scheduled is None or not scheduled.disconnected:
                     continue
                 if impact.t + self._margin < scheduled.exchange.asked and any(
                     time.certain
@@ -157,7 +166,7 @@ class ApartMachines:
                     for time in self._times.of(machine)
                 ):
                     message = (
-                        "It was carried out while the machine was apart and was shown it as"
+                        "It was carried out while the machine was disconnected and was shown it as"
                         " Scheduled."
                     )
                     self._findings.add(

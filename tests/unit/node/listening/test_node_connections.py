@@ -28,9 +28,9 @@ from forewarn.metadata.publishing.messages import (
 )
 from forewarn.node import Node
 from forewarn.node.config import Address, Tls
-from forewarn.node.listening import node_lines, tls
+from forewarn.node.listening import node_connections, tls
 from forewarn.node.listening.certificates import examine
-from forewarn.node.listening.node_lines import NodeListener, host_of, make_tls_dial
+from forewarn.node.listening.node_connections import NodeListener, host_of, make_tls_dial
 from forewarn.node.listening.tls import Certificates, CertificateUnusable
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
@@ -95,8 +95,8 @@ def test_new_lines_have_the_certificate_that_has_replaced_the_old_one(tmp_path: 
 def test_a_node_waits_while_others_are_being_accepted_and_who_has_given_up_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_lines, "MAX_HANDSHAKES", 1)
-    monkeypatch.setattr(node_lines, "HANDSHAKE_TIMEOUT", 0.2)
+    monkeypatch.setattr(node_connections, "MAX_HANDSHAKES", 1)
+    monkeypatch.setattr(node_connections, "HANDSHAKE_TIMEOUT", 0.2)
     monkeypatch.setattr(LogThrottle, "record", lambda _: 1)  # log every refusal
     control = Control(tmp_path)
     pair = control.authority.issue("forewarn:node:h1")
@@ -107,9 +107,9 @@ def test_a_node_waits_while_others_are_being_accepted_and_who_has_given_up_is_le
             assert node.nodes_address is not None
             address = node.nodes_address.host, node.nodes_address.port
             _, silent = await asyncio.open_connection(*address)
-            await until_async(lambda: "a line to a node" in map(_name, asyncio.all_tasks()))
+            await until_async(lambda: "a connection to a node" in map(_name, asyncio.all_tasks()))
             await guard.pause(0)  # which has begun the handshake
-            monkeypatch.setattr(node_lines, "HANDSHAKE_TIMEOUT", PATIENCE)  # of the others
+            monkeypatch.setattr(node_connections, "HANDSHAKE_TIMEOUT", PATIENCE)  # of the others
             _, gone = await asyncio.open_connection(*address)
             gone.close()
             _, line = await asyncio.open_connection(*address, ssl=own.context)
@@ -227,7 +227,7 @@ def test_a_resumed_session_needs_a_certificate_that_is_still_accepted(
             assert await greeted(node) == (False, Welcome)  # with the new certificate
             assert await greeted(node) == (True, Welcome)
             with monkeypatch.context() as later:
-                later.setattr(node_lines, "has_expired", lambda _: True)
+                later.setattr(node_connections, "has_expired", lambda _: True)
                 assert await greeted(node) == (True, None)
             assert not isinstance(await node.hosts.revoke("h1", "test"), Refused)
             assert await greeted(node) == (True, Unwelcome)

@@ -1,9 +1,9 @@
-"""Hosts that cannot be told, because their node is cut off, and those whose node has just joined
-again. Kept in memory by whoever has the lines to the nodes; decisions see it as `Now.apart`.
+"""Hosts that cannot be reached, because their node is cut off, and those whose node has just joined
+again. Kept in memory by whoever has the connections to the nodes; decisions see it as
+`Now.unreachable`.
 
-Only hosts that are expected to have a node (`Host.node`) can be apart. When a process begins to
-decide, no node has a line to it yet, so all of them are.
-"""
+Only hosts that are expected to have a node (`Host.node`) can be unreachable. When a process begins
+to decide, no node has a connection to it yet, so all of them are."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ JOIN_WITHIN = 10.0  # seconds within which nodes usually join a process that beg
 Copies: TypeAlias = tuple[Mapping[str, Time | None], Mapping[str, Time], Mapping[str, Time]]
 
 
-class NodeLine(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a node from its line, or from the last one that it had."""
+class NodeConnection(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a node from its connection, or from the last one that it had."""
 
     version: str
-    lag: Duration | None  # since it was sent what it has not confirmed; None: it has no line
+    lag: Duration | None  # since it was sent what it has not confirmed; None: it has no connection
     heard: Time  # when it sent something last
-    ended: str = ""  # why its last line, before the present one, was ended
+    ended: str = ""  # why its last connection, before the present one, was ended
 
 
-class ApartHosts:
+class UnreachableHosts:
     def __init__(self, store: Store) -> None:
         self._store = store
         # Empty nearly always, which is all that most decisions look at. By host: None, or when its
@@ -41,15 +41,16 @@ class ApartHosts:
         self.hosts: dict[str, Time | None] = {}
         self._since: dict[str, Time] = {}  # by these hosts: when the node was cut off
         self._back: dict[str, Time] = {}  # those of them that have joined, in that order
-        self._heard: dict[str, Time] = {}  # by host that was ever apart: when it joined last
+        self._heard: dict[str, Time] = {}  # by host that was ever unreachable: when it joined last
         # By host that was cut off: what these three were before that.
         self._earlier: dict[str, tuple[Time | None, Time | None, Time | None]] = {}
-        # By machine that could not be told until it left such a host, or was found on another one:
-        # when, in that order.
+        # By machine that could not be reached until it left such a host, or was found on another
+        # one: when, in that order.
         self.left: dict[str, Time] = {}
         self._copies: Copies | None = None
         self._listeners: list[Callable[[str], None]] = []
-        self.line: Callable[[str], NodeLine | None] = lambda _: None  # of the node of a host
+        # The connection of the node of a host.
+        self.connection: Callable[[str], NodeConnection | None] = lambda _: None
         self.known = False  # is this the process that knows which nodes have joined?
         self._awaited: set[str] = set()  # hosts that have not joined since this process began
         self._awaited_until = 0.0  # in guard time
@@ -61,8 +62,8 @@ class ApartHosts:
         self._listeners.append(listener)
 
     def begin(self, at: Time) -> None:
-        """Consider every host that is expected to have a node as apart, until it joins. Nothing has
-        been decided yet, so nobody is told."""
+        """Consider every host that is expected to have a node as unreachable, until it joins.
+        Nothing has been decided yet, so nobody is told."""
         self.known = True
         self._awaited_until = guard.monotonic() + JOIN_WITHIN
         for host in self._store.registry.hosts.values():
@@ -76,7 +77,7 @@ class ApartHosts:
         """Note that the node of a host is apart from now on, if the host is expected to have one:
         nothing starts for the machines on it."""
         known = self._store.registry.hosts.get(host)
-        if known is None or not known.node or self.is_apart(host):
+        if known is None or not known.node or self.is_unreachable(host):
             return
         back = self._back.pop(host, None)
         self._earlier[host] = self._since.get(host), back, self._heard.get(host)
@@ -87,12 +88,12 @@ class ApartHosts:
     def joined(self, host: str, at: Time) -> None:
         """Note that the node of a host has joined, and knows all that it has missed."""
         self._awaited.discard(host)
-        if self.is_apart(host):
+        if self.is_unreachable(host):
             self.hosts[host] = self._back[host] = self._heard[host] = at
             self._changed(host)
 
     def missed_nothing(self, host: str) -> None:
-        """Note that the node of a host, which has just joined, was without a line only for a
+        """Note that the node of a host, which has just joined, was without a connection only for a
         moment, in which nothing was shown without it: all is as it was before."""
         if host not in self._back:
             return
@@ -114,12 +115,12 @@ class ApartHosts:
             self._drop(host)
             self._changed(host)
 
-    def is_apart(self, host: str) -> bool:
+    def is_unreachable(self, host: str) -> bool:
         return host in self.hosts and self.hosts[host] is None
 
     def since(self, host: str) -> Time | None:
-        """Return since when a host is apart; None if it is not."""
-        return self._since[host] if self.is_apart(host) else None
+        """Return since when a host is unreachable; None if it is not."""
+        return self._since[host] if self.is_unreachable(host) else None
 
     def joined_at(self, host: str) -> Time | None:
         """Return when the node of a host joined last; None if that is not known."""
@@ -130,8 +131,8 @@ class ApartHosts:
         return host in self._awaited and guard.monotonic() < self._awaited_until
 
     def all(self) -> dict[str, Time]:
-        """Return the hosts that are apart, and since when; without those that have failed, of which
-        it is known anyway that nothing can be told there."""
+        """Return the hosts that are unreachable, and since when; without those that have failed, of
+        which it is known anyway that nothing can be reached there."""
         known = self._store.registry.hosts
         return {
             host: self._since[host]
@@ -140,7 +141,8 @@ class ApartHosts:
         }
 
     def at(self, now: Now) -> Copies:
-        """Return `Now.apart`, `Now.apart_since` and `Now.left_apart` for this instant."""
+        """Return `Now.unreachable`, `Now.unreachable_since` and `Now.left_unreachable` for this
+        instant."""
         while self._back and now.at >= now.grace_after(next(iter(self._back.values()))):
             self._drop(next(iter(self._back)))
         while self.left and now.at >= now.grace_after(next(iter(self.left.values()))):
@@ -151,19 +153,19 @@ class ApartHosts:
         return self._copies
 
     def moved(self, machine: str, host: str, at: Time) -> None:
-        """Note that a machine has left a host, which may be apart."""
+        """Note that a machine has left a host, which may be unreachable."""
         if host in self.hosts:
             self.told_again(machine, at)
 
     def told_again(self, machine: str, at: Time) -> None:
-        """Note that a machine could not be told anything until now."""
+        """Note that a machine could not be informed until now."""
         self.left.pop(machine, None)  # it becomes the latest
         self.left[machine] = at
         self._copies = None
 
     def heard_since(self, group: Group) -> Time:
         """Return since when polls of the group's machines are known of again, if all its hosts have
-        been apart; otherwise 0."""
+        been unreachable; otherwise 0."""
         if not self._heard:
             return 0
         return min((self._heard.get(m.host, 0) for m in group.machines if m.alive), default=0)

@@ -1,4 +1,4 @@
-"""Machines that are apart: what is right about them. What is wrong with them is in
+"""Machines that are disconnected: what is right about them. What is wrong with them is in
 `helpers/broken_unreachable_hosts.py`."""
 
 from collections.abc import Callable
@@ -16,22 +16,22 @@ def rules(recording: Recording) -> set[str]:
     return {finding.rule for finding in judge(recording.records).findings}
 
 
-def without_apart(recording: Recording) -> Recording:
-    recording.records = [line for line in recording.records if line["kind"] != "apart"]
+def without_disconnected(recording: Recording) -> Recording:
+    recording.records = [line for line in recording.records if line["kind"] != "disconnected"]
     return recording
 
 
 LAWFUL: dict[str, tuple[Callable[[], Recording], set[str]]] = {
-    # Each with what the same recording shows if the machine was not apart.
+    # Each with what the same recording shows if the machine was not disconnected.
     "it lags behind and joins again": (
         lawful,
         {"backwards", "came-back", "incarnation-down", "impact-while-scheduled", "lost-approval"},
     ),
-    "it is still apart when the recording ends": (
+    "it is still disconnected when the recording ends": (
         lambda: lagging(gone_on(alone()), T0 + 22, T0 + 30),
         {"backwards", "incarnation-down", "impact-while-scheduled", "lost-approval"},
     ),
-    "it is told of a change while it is apart, and shows it late": (
+    "it is told of a change while it is disconnected, and shows it late": (
         lambda: lagging(gone_on(alone()), T0 + 30).see(T0 + 45, 6, OWN, started(OTHER)),
         {"backwards", "came-back", "incarnation-down", "impact-while-scheduled"},
     ),
@@ -58,7 +58,7 @@ LAWFUL: dict[str, tuple[Callable[[], Recording], set[str]]] = {
     "the first poll of a group that was enabled elsewhere meanwhile fails": (
         lambda: (
             Recording()
-            .apart(T0)
+            .disconnected(T0)
             .see(T0 + 10, 1, machine=FAR)
             .refuse(T0 + 140, "", 500, asked=T0 + 20)
         ),
@@ -84,7 +84,7 @@ def test_a_machine_that_is_cut_off_is_judged_by_itself(
 ) -> None:
     judgement = judge(build().records)
     assert judgement.ok, judgement.render()
-    assert rules(without_apart(build())) == accused
+    assert rules(without_disconnected(build())) == accused
 
 
 def test_a_machine_is_judged_with_the_others_from_its_first_answer_after_joining() -> None:
@@ -98,7 +98,7 @@ def test_a_machine_is_judged_with_the_others_from_its_first_answer_after_joining
 
 
 def test_where_the_clock_stands_still_the_order_of_lines_decides() -> None:
-    recording = Recording(complete=True).see(T0, 5, OWN, OTHER, asked=T0).apart(T0)
+    recording = Recording(complete=True).see(T0, 5, OWN, OTHER, asked=T0).disconnected(T0)
     recording.see(T0, 6, OWN, event(C), machine=FAR, asked=T0)
     recording.see(T0, 5, OWN, OTHER, asked=T0)
     assert rules(recording) == set()
@@ -116,14 +116,14 @@ def test_other_machines_are_not_compared_with_one_that_is_cut_off() -> None:
     [
         # Asked again on a new line, and answered when it had joined.
         lambda: alone().joined(T0 + 40).approve(T0 + 40.1, A, asked=T0 + 35),
-        # Answered before it was apart, as far as anybody knows.
+        # Answered before it was disconnected, as far as anybody knows.
         lambda: alone().approve(T0 + 12, A, asked=T0 + 9),
         # It needs no approval any more: it was approved before, or it is shown as Started.
         lambda: (
             Recording()
             .see(T0, 5, started(OTHER), OWN)
             .approve(T0 + 1, A, machine=FAR)
-            .apart(T0 + 10)
+            .disconnected(T0 + 10)
             .approve(T0 + 20, A)
         ),
         lambda: (
@@ -131,7 +131,7 @@ def test_other_machines_are_not_compared_with_one_that_is_cut_off() -> None:
             .see(T0, 5, OWN)
             .approve(T0 + 1, A)
             .see(T0 + 2, 6, started(OWN))
-            .apart(T0 + 10)
+            .disconnected(T0 + 10)
             .approve(T0 + 20, A)
         ),
         lambda: alone().approve(T0 + 30, A, status=500, answer=""),
@@ -147,17 +147,19 @@ def test_an_approval_that_control_may_have_received_may_count(
 @pytest.mark.parametrize(
     "recording",
     [
-        # Started before it was apart, and carried out after that.
+        # Started before it was disconnected, and carried out after that.
         lambda: (
             Recording()
             .see(T0, 5, OWN)
             .approve(T0 + 1, A)
             .see(T0 + 2, 6, started(OWN))
             .moved(T0 + 1, "start")
-            .apart(T0 + 10)
+            .disconnected(T0 + 10)
             .impact(T0 + 200)
         ),
-        lambda: Recording().see(T0, 5, OWN).approve(T0 + 1, A).apart(T0 + 10).impact(T0 + 200),
+        lambda: (
+            Recording().see(T0, 5, OWN).approve(T0 + 1, A).disconnected(T0 + 10).impact(T0 + 200)
+        ),
         # Started before control knew of it.
         lambda: alone().approve(T0 + 11, B, machine=FAR).moved(T0 + 12, "start", B),
         lambda: (

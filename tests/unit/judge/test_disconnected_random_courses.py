@@ -9,10 +9,10 @@ from helpers.hosts_model import World
 SEEDS = 30
 
 BROKEN = {
-    "starts while apart": {"apart-impact"},
-    "carries out unshown": {"apart-impact"},
-    "accepts while apart": {"apart-approved"},
-    "forgets its journal": {"apart-backwards"},
+    "starts while disconnected": {"disconnected-impact"},
+    "carries out unshown": {"disconnected-impact"},
+    "accepts while disconnected": {"disconnected-approved"},
+    "forgets its journal": {"disconnected-backwards"},
     "gives no grace": {"grace-start"},
     "joins without what it missed": {"backwards", "came-back", "incarnation-down"},
 }
@@ -37,7 +37,7 @@ def test_a_mistake_is_found(broken: str, expected: set[str]) -> None:
 def test_without_its_lines_the_service_looks_broken() -> None:
     found: set[str] = set()
     for seed in range(SEEDS):
-        records = [line for line in World(seed).run().records if line["kind"] != "apart"]
+        records = [line for line in World(seed).run().records if line["kind"] != "disconnected"]
         found |= {finding.rule for finding in judge(records).findings}
         if found >= {"backwards", "came-back", "incarnation-down"}:
             return
