@@ -1,6 +1,6 @@
 """The buggy twins of `worker.Worker`: each makes one mistake that people really make.
 
-The first sentence of a docstring tells the mistake to the readers of docs/test/verdict.md.
+The first sentence of a docstring tells the mistake.
 """
 
 from __future__ import annotations

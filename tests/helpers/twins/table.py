@@ -1,15 +1,13 @@
 """What finds what: for every buggy twin, its trial in the kit, its scenarios, and their findings.
 
-docs/test/verdict.md shows this table to users; a test compares the two.
+docs/test/verdict.md refers its readers to this table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from forewarn.verdict.rules import RULES
-from helpers.twins.mistakes import MISTAKES
 from helpers.twins.stage import (
     APPROVED_FOREIGN,
     IDLE,
@@ -18,9 +16,6 @@ from helpers.twins.stage import (
     STOPPED_FOR_NOTHING,
     WORKS_MEANWHILE,
 )
-
-NOTHING = "–"
-WITH_IMPACT = " with `--busy-check`"
 
 
 class Found(NamedTuple):
@@ -328,20 +323,3 @@ TWINS: Mapping[str, Twin] = {
         {"not-as-announced": Found(("approved-too-early",), impact=True)},
     ),
 }
-
-
-def markdown() -> str:
-    """Return the table as docs/test/verdict.md shows it."""
-    rows = ["| A client that … | is found in a test by | and in a scenario by |", "|---|---|---|"]
-    for name, kind in MISTAKES.items():
-        twin = TWINS[name]
-        scenarios = "; ".join(
-            f"`{scenario}`{WITH_IMPACT if found.impact else ''}: {_in_words(found.by)}"
-            for scenario, found in sorted(twin.scenarios.items())
-        )
-        rows.append(f"| {kind.__doc__} | {_in_words(twin.kit.by)} | {scenarios or NOTHING} |")
-    return "\n".join(rows) + "\n"
-
-
-def _in_words(findings: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" if name in RULES else f"“{name}”" for name in findings)

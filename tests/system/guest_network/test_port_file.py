@@ -146,15 +146,6 @@ def test_every_file_is_mentioned() -> None:
     assert [path.name for path in files if path.name not in text] == []
 
 
-def test_every_test_that_is_named_exists() -> None:
-    """What the rules stop is a table with the test that shows it."""
-    text = (DEPLOY.parents[1] / "docs/operate/networking.md").read_text()
-    named = set(re.findall(r"`(test_\w+)`", text))
-    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
-    assert len(named) > 10
-    assert [name for name in sorted(named) if f"def {name}(" not in tests] == []
-
-
 @pytest.mark.parametrize("address", ["fd00::1%x }\nflush ruleset\n#", "10.0.0.1 }", "", 5, None])
 def test_an_inventory_with_more_than_addresses_becomes_no_rule(
     tmp_path: Path, address: object

@@ -10,10 +10,7 @@ from forewarn.testing import RefusedError, Service
 from forewarn.testing.timeline import Lanes, axis, choose_lanes, html_page, watch, wording
 from forewarn.testing.timeline import text as timeline_text
 from forewarn.testing.timeline import values as limits
-from forewarn.testing.timeline.drawing import lane as strips
 from forewarn.testing.timeline.values import EventBar, Lane, Picture
-from forewarn.traces import lines
-from helpers.paths import ROOT
 from helpers.timeline_traces import FREEZE, REBOOT, T, approval, fleet, poll, shown, step
 
 
@@ -334,47 +331,6 @@ def test_an_unannounced_delete_is_shown_by_its_impact() -> None:
 
 def test_a_timeline_without_lines_has_no_lanes() -> None:
     assert Lanes().picture() == Picture(begins=0.0, now=0.0, ends=0.0)
-
-
-LIMITS = {
-    "MAX_LANES": "Machines that are remembered",
-    "MAX_EVENTS": "Events that are remembered; beyond, the oldest event that is over is dropped",
-    "MAX_RESOURCES": "Machines of one event",
-    "MAX_OTHER_MACHINES": (
-        "Other machines of an event's group for which it is remembered whether they saw it"
-    ),
-    "MAX_TICKS": "Groups into which the polls of one machine are collected",
-    "MAX_MARKS": "Marks on one lane; further ones are counted with the last",
-    "MAX_OUTAGES": (
-        "Periods in which the service was not running, and in which the node of a machine was cut"
-        " off"
-    ),
-    "MAX_SCENARIOS": "Results of scenarios",
-    "MAX_EXPECTATIONS": "Expectations of one scenario",
-    "MAX_SENTENCE": "Characters of an expectation",
-    "MAX_CHANGES": "Descriptions of the latest changes",
-    "MAX_NAME": "Characters of a name",
-    "MAX_ALL_DRAWN": "Machines up to which all are drawn, quiet or not",
-    "MAX_FOLDS": "Folded periods of time",
-    "MAX_DRAWN": "Lanes in a picture",
-    "MAX_BARS": "Events drawn on one lane; the newest are drawn",
-    "MAX_STACKED": (
-        "Events drawn one above the other on one lane; further ones share the last row"
-    ),
-    "MAX_ROWS": "Rows in the table of a page",
-    "MAX_COMPLAINTS": "Complaints on a page",
-}
-
-
-def test_every_limit_is_documented() -> None:
-    text = (ROOT / "docs" / "test" / "timeline.md").read_text().partition("\n## Limits\n")[2]
-    rows = dict(re.findall(r"^\| (.+) \| ([\d,]+) \|$", text, re.MULTILINE))
-    modules = (limits, lines, axis, choose_lanes, strips, html_page)
-    named = {name: getattr(module, name) for module in modules for name in vars(module)}
-    mine = {
-        name: value for name, value in named.items() if name.startswith(("MAX_", "MAX_ALL_DRAWN"))
-    }
-    assert rows == {LIMITS[name]: f"{value:,}" for name, value in mine.items()}
 
 
 def test_times_on_another_day_are_shown_with_their_date() -> None:
