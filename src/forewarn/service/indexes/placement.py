@@ -310,24 +310,22 @@ class _Spread:
     """The hosts of a group by update domain: where its machines are, and where they are going."""
 
     def __init__(self, group: Group) -> None:
-        self._hosts: dict[int, set[str]] = {}
-        for machine in group.machines:
-            if machine.alive:
-                self.add(machine.domain, machine.host)
-        for event in group.events:
-            for host in targets_of(event).values():
-                self.add(event.domain, host)
+        self._machines = group.machines
+        self._going = [
+            (event.domain, host) for event in group.events for host in targets_of(event).values()
+        ]
         self._clashing: dict[int, set[str]] = {}
 
     def add(self, domain: int, host: str) -> None:
-        self._hosts.setdefault(domain, set()).add(host)
+        self._going.append((domain, host))
         self._clashing = {}
 
     def clashing(self, domain: int) -> set[str]:
         """Return the hosts that have machines of another update domain."""
         if domain not in self._clashing:
-            others = (hosts for other, hosts in self._hosts.items() if other != domain)
-            self._clashing[domain] = set().union(*others)
+            hosts = {m.host for m in self._machines if m.domain != domain and not m.gone}
+            hosts.update(host for other, host in self._going if other != domain)
+            self._clashing[domain] = hosts
         return self._clashing[domain]
 
 
