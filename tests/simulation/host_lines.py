@@ -151,11 +151,13 @@ class End:
         self._loop = asyncio.get_running_loop()
         self.reader = asyncio.StreamReader()
         self.closed = False
+        self.writes = 0
         self._under_way: deque[tuple[float, bytes | None]] = deque()  # None: the end
         self._last = 0.0
         self.transport = self
 
     def write(self, data: bytes) -> None:
+        self.writes += 1
         link, chance = self._link, self._link.chance
         delay = link.delay + chance.uniform(0, MAX_DELAY)
         if link.trouble and chance.random() < link.trouble:

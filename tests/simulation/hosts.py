@@ -68,7 +68,7 @@ from simulation.world import (
 LONG = 30  # records after which a journal is replaced
 PATIENCE = 6.0  # seconds that a guest waits for an answer
 PROMISES_OVER = 8.0  # seconds after which no node has a promise of a control that is gone
-LATE = 4  # seconds that messages take to a host that is about to be cut off
+LATE = 3  # seconds that messages take to a host that is about to be cut off
 HEALED_WITHIN = 60  # seconds until all nodes show what control does
 LINES = NodeConnections(Address("127.0.0.1", 0), Tls(Path("none"), Path("none")), Path("none"))
 UNKNOWN = "a node is disconnected, and control does not know it"  # in the ledger

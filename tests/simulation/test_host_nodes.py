@@ -8,6 +8,7 @@ import asyncio
 import pytest
 
 from forewarn.metadata.publishing import node_upstream
+from forewarn.metadata.publishing.host_nodes import READ_LEASE
 from forewarn.support import guard
 from forewarn.wire.versions import NEWEST
 from simulation.hosts import CutOff, Hosts, HostsScript, live
@@ -85,6 +86,33 @@ class SilentLeader(CutOff):
 
 def test_nodes_leave_a_leader_that_is_silent_for_the_one_that_takes_over() -> None:
     assert live(1, Kill(), 8, SilentLeader)[1] == []
+
+
+class Idle(CutOff):
+    """Nothing happens for a while."""
+
+    async def run(self, steps: int) -> Hosts:
+        sim, _ = self.sim, await self.begin()
+        await self.catch_up()
+        await guard.pause(READ_LEASE)
+        ends = [end for node in sim.nodes.values() if (end := node.end) is not None]
+        before = [end.writes + end.other.writes for end in ends]
+        sim.aparts = 0
+        await guard.pause(steps * node_upstream.PULSE_EVERY)
+        assert sim.aparts == 0  # they have kept their read leases
+        self.messages = [
+            end.writes + end.other.writes - count for end, count in zip(ends, before, strict=True)
+        ]
+        sim.note("end")
+        return sim
+
+
+def test_an_idle_node_costs_control_a_sign_of_life_and_an_answer_with_a_read_lease() -> None:
+    script, findings = live(1, Kill(), 20, Idle)
+    assert findings == []
+    assert isinstance(script, Idle)
+    assert script.messages
+    assert all(messages <= 2 * 20 for messages in script.messages)
 
 
 class JustMoved(CutOff):

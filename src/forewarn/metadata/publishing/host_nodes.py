@@ -91,13 +91,16 @@ from forewarn.support.text import GUID
 
 READ_LEASE = 6.0  # seconds
 SHOWN_WITHIN = READ_LEASE + 1.0  # seconds: then a change is shown, also without a silent node
-RENEW_EVERY = 2.0  # seconds between two read leases
+# Seconds after which a node gets another read lease of its own: nearly always, one is sent before
+# with the answer to a sign of life, every 3 seconds.
+RENEW_EVERY = 3.5
+SAME_LEASE = 0.1  # seconds for which all nodes get the same one
 # Seconds without a confirmation, after which no read lease is renewed. Together with READ_LEASE
 # less than SHOWN_WITHIN: whoever waits for the node waits until the read lease has run out.
 RENEW_WITHIN = 0.5
 CONFIRM_WITHIN = 2.0  # seconds without a confirmation, after which a node may be disconnected
 SNAPSHOT_WITHIN = 10.0  # seconds in which a node has to confirm all groups
-QUIET = 15.0  # seconds without a message, after which a node is disconnected: it sends one every 5
+QUIET = 15.0  # seconds without a message, after which a node is disconnected: it sends one every 3
 JOIN_EVERY = 0.05  # seconds between two looks whether a node may join
 CHECK_EVERY = 0.5  # seconds between two looks at the nodes
 SLICE = 64  # groups of one message
@@ -483,7 +486,7 @@ class HostNodes:
         """Return a read lease until `_until`: the same one for a moment, for all whose turn it
         is."""
         now = guard.boottime()
-        if now >= self._renewed + CHECK_EVERY:
+        if now >= self._renewed + SAME_LEASE:
             self._renewed, self._until = now, now + READ_LEASE
             if leadership := self._store.leadership:
                 self._until = min(self._until, leadership.until)
