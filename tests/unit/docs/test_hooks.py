@@ -11,9 +11,7 @@ from forewarn.agent.hooks import (
     KINDS,
     contract,
     haproxy,
-    haproxy_runtime_api,
     log,
-    systemd,
     webhook,
     wording,
 )
@@ -46,11 +44,6 @@ def test_every_option_is_documented_with_its_default(kind: str) -> None:
             f"{contract.MAX_INPUT >> 20} MiB",
         ),
         (
-            "Time before a built-in hook would be stopped at which it stops waiting and reports the"
-            " state",
-            f"{contract.MARGIN:g} s",
-        ),
-        (
             "Length of a description in logs and notifications; longer ones are cut",
             f"{wording.MAX_DESCRIPTION:,} characters",
         ),
@@ -59,42 +52,12 @@ def test_every_option_is_documented_with_its_default(kind: str) -> None:
             f"{log.MAX_LINE:,} bytes",
         ),
         (
-            "Structured data in a line for a syslog server; machines that do not fit are left out",
-            f"{log.MAX_FACTS:,} bytes",
-        ),
-        (
-            "Time between two checks of HAProxy while sessions are open",
-            f"{haproxy.CHECK_EVERY:g} s",
-        ),
-        (
             "Time to wait for a HAProxy that was running and does not answer, as in a restart",
             f"{haproxy.BACK_WITHIN:g} s",
         ),
         (
-            "Size of HAProxy's answer, all servers together",
-            f"{haproxy_runtime_api.MAX_RESPONSE >> 20} MiB",
-        ),
-        ("Time that must be left to call a webhook", f"{webhook.LEAST:g} s"),
-        (
-            "Shortest time that is spent on asking HAProxy, even if less is left",
-            f"{haproxy_runtime_api.LEAST:g} s",
-        ),
-        (
             "Requests of one webhook run; the second only if `Retry-After` asks for it",
             f"{webhook.ATTEMPTS}",
-        ),
-        (
-            "Time for an answer of HAProxy; never longer than there is time",
-            f"{haproxy_runtime_api.TIMEOUT:g} s",
-        ),
-        ("Time for an answer of the log", f"{log.TIMEOUT:g} s"),
-        (
-            "Time for systemd's answer about a unit's state; never longer than there is time",
-            f"{systemd.TIMEOUT:g} s",
-        ),
-        (
-            "Time that is available if no limit is given, as when tried by hand",
-            f"{contract.FOREVER / 86_400:g} day",
         ),
     ],
 )
