@@ -11,41 +11,34 @@ import msgspec
 import pytest
 import typer.main
 
-from forewarn.arm import app as arm_app
 from forewarn.arm import paging as arm_paging
-from forewarn.arm.routes import scheduled_events
 from forewarn.cli.app import app
-from forewarn.control.http import errors, idempotency, paging
+from forewarn.control.http import errors, paging
 from forewarn.control.http.access import token_attempts
 from forewarn.control.routes import events as control_events
 from forewarn.control.routes import feed as control_feed
-from forewarn.control.routes import fleet as control_fleet
 from forewarn.control.routes import history as control_history
 from forewarn.control.schema import fleet
-from forewarn.control.server import acceptor, connections
-from forewarn.control.server import protocol as operators
+from forewarn.control.server import connections
 from forewarn.core import events, labels
 from forewarn.core.deciding import attempts
 from forewarn.core.history import RecordKind
 from forewarn.core.lifecycle import TABLE, diagram
-from forewarn.core.rollouts import selection, waves
-from forewarn.core.time import DAY, MAX_SPEED, MIN_SPEED
+from forewarn.core.rollouts import waves
+from forewarn.core.time import DAY
 from forewarn.core.windows import syntax as window_syntax
 from forewarn.drivers.command.driver import ASK_AGAIN, CHECK_TIMEOUT
 from forewarn.drivers.command.options import CommandOptions
 from forewarn.judge import RULES
 from forewarn.node.listening import certificates
 from forewarn.node.settings import Settings, values
-from forewarn.service.access import access_tokens, tokens
+from forewarn.service.access import access_tokens
 from forewarn.service.access.oidc import AccessRule, Oidc
 from forewarn.service.engine import clock
-from forewarn.service.fleet import build, read, shapes
+from forewarn.service.fleet import read, shapes
 from forewarn.service.indexes import polls
-from forewarn.service.rollouts import gates, request, rollouts
-from forewarn.service.upkeep import history
-from forewarn.support import program
+from forewarn.service.rollouts import request, rollouts
 from forewarn.support.text import in_words
-from forewarn.support.yaml import events as yaml_events
 from forewarn.testing import Service
 from forewarn.wire import extensions
 from helpers.paths import ROOT
@@ -107,35 +100,18 @@ LIMITS = {
     ),
     "Length of the name of a machine, group or host": f"{read.MAX_NAME} characters",
     "Machines of a scale set": str(read.MAX_PLACEMENT_GROUP),
-    "Highest update or fault domain": str(read.MAX_DOMAIN),
-    "Domains over which machines are spread that do not name one": str(build.DEFAULT_DOMAINS),
     "Addresses of a machine": str(shapes.MAX_ADDRESSES),
     "Tags of a machine": str(shapes.MAX_TAGS),
     "Labels of a host, group or machine": str(labels.MAX_LABELS),
     "Length of a label's name and of its value": f"{labels.MAX_LABEL_NAME} characters",
-    "Terms of a label selector": str(labels.MAX_TERMS),
     "Size of a fleet file": f"{fleet.MAX_FLEET_BYTES // MIB} MiB",
-    "Length of a value in a fleet file": f"{yaml_events.MAX_TEXT:,} characters",
-    "Keys of one mapping in a fleet file": f"{yaml_events.MAX_KEYS:,}",
-    "Nesting of lists and mappings in a fleet file": str(yaml_events.MAX_DEPTH),
-    "Size of a host that is put on its own": f"{control_fleet.MAX_HOST_BYTES // MIB} MiB",
-    "Names or labels of one kind that a rollout selects or excludes": f"{selection.MAX_SELECTED:,}",
     "Waves of a rollout, without the canary": str(waves.MAX_WAVES),
-    "Labels by which a rollout is ordered": str(request.MAX_ORDER_LABELS),
-    "Longest expected duration of a step": in_words(request.MAX_LASTS),
     "Groups or hosts that a rollout works on at the same time": f"{request.MAX_AT_ONCE:,}",
     "Rollouts under way": str(rollouts.MAX_RUNNING),
     "Rollouts kept in all; the oldest that are over are forgotten": f"{rollouts.MAX_ROLLOUTS:,}",
-    "Longest bake time": in_words(request.MAX_BAKE),
-    "Longest timeout of a gate": in_words(gates.MAX_GATE_TIMEOUT),
-    "Length of a gate's URL": f"{gates.MAX_GATE_URL:,} characters",
     "Windows of a rollout": str(window_syntax.MAX_WINDOWS),
     "Shortest window": in_words(window_syntax.SHORTEST_WINDOW),
     "Size of a request body, except fleets": f"{errors.MAX_BODY // MIB} MiB",
-    "Size of a request's head, and the time to send it; then the connection is closed": (
-        f"{operators.MAX_OPERATOR_HEAD // KIB} KiB, {operators.OPERATOR_HEAD_TIMEOUT:.0f} s"
-    ),
-    "Time for a TLS handshake": f"{acceptor.HANDSHAKE_TIMEOUT:.0f} s",
     "Open connections; idle ones make room for new ones": (
         f"{connections.MAX_OPERATOR_CONNECTIONS:,}"
     ),
@@ -145,26 +121,12 @@ LIMITS = {
     "Events in one page of a list": f"{control_events.MAX_LISTED:,}",
     "History records in one page": f"{control_history.MAX_HISTORY_PAGE:,}",
     "Machines, groups, hosts, rollouts or tokens in one page": f"{paging.MAX_PAGE:,}",
-    "Length of an `Idempotency-Key`": f"{idempotency.MAX_KEY} characters",
-    "Length of a token's name": f"{tokens.MAX_TOKEN_NAME} characters",
-    "Groups that one token can be limited to": str(tokens.MAX_TOKEN_GROUPS),
-    "Longest lifetime of a token that expires": f"{tokens.MAX_TOKEN_LIFE // DAY:,} d",
     "Wrong tokens from one address within a minute; further requests are answered 429": str(
         token_attempts.MAX_FAILED
     ),
     "Streams and long-polls of the feed": f"{control_feed.MAX_STREAMS:,}",
-    "Streams and long-polls of the feed with one token": str(control_feed.MAX_STREAMS_OF_ONE),
-    "Streams and long-polls of the feed with tokens that are limited to groups": str(
-        control_feed.MAX_STREAMS_LIMITED
-    ),
-    "Streams and long-polls of the feed with one token that is limited to groups": str(
-        control_feed.MAX_STREAMS_OF_ONE_LIMITED
-    ),
-    "Longest wait of a long-poll of the feed": f"{control_feed.MAX_CHANGES_WAIT} s",
-    "Size of the body of a request": f"{arm_app.MAX_BODY // MIB} MiB",
     "Resources in one page of a list": str(arm_paging.PAGE),
     "Lifetime of an access token": f"{access_tokens.ACCESS_LIFE // 60} min",
-    "Events that are acknowledged in one request": f"{scheduled_events.MAX_IDS:,}",
     "Wait for a new document: default, and longest": (
         f"{extensions.DEFAULT_WAIT:g} s, {extensions.MAX_WAIT / 60:g} min"
     ),
@@ -173,18 +135,10 @@ LIMITS = {
     "Pause before a program that is not done is called again, unless it says when": in_words(
         ASK_AGAIN
     ),
-    "Time between SIGTERM and SIGKILL for a program that has exceeded its timeout": (
-        f"{program.END_GRACE:g} s"
-    ),
-    "Length of the last line of a program's output, which is its answer": (
-        f"{program.MAX_ANSWER:,} bytes"
-    ),
     "Jump of the wall clock that counts as a step": in_words(clock.STEP),
     "Standstill of the process that counts as an outage": in_words(clock.STALL),
     "How often the times at which machines were last seen are saved; newer ones can be lost in a"
     " crash": f"{polls.SAVE_EVERY:g} s",
-    "Shortest time that the history can be kept": in_words(history.HISTORY_LEAST),
-    "Slowest and fastest `--speed` of `forewarn dev`": f"{MIN_SPEED:g}, {MAX_SPEED:,.0f}",
     "How long before its end a certificate is reported": f"{certificates.EXPIRES_SOON // 86_400} d",
 }
 
