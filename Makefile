@@ -16,9 +16,12 @@
 #                agent, portal or hostile)
 #   make docs    the documentation as a site, in site/
 #   make screenshots  the pictures of the portal in docs/images/portal anew
+#   make coverage  which lines and branches the quick tests, or TESTS="…", do not reach: a table, no goal
 #   make dist    the wheel and the source distribution, checked and tried out, in dist/
 #   make deb     Debian packages of the service, of a node alone and of the agent alone, in dist/
 #   make rpm     an RPM package of the agent alone, in dist/
+#   make release VERSION=0.2.0  all of these, built from a commit that is tagged, and their checksums;
+#                RELEASE_ARGS=--dry-run keeps neither (docs/contribute/releasing.md)
 #   make lock    write the requirement locks anew
 
 PYTHON ?= $(shell tools/find-python)
@@ -36,11 +39,15 @@ LAB_ARGS ?=
 CHECKED := tests/unit tests/ports tests/wire
 ENDPOINT ?=
 CONFORMANCE_ARGS ?=
+TESTS ?=
+VERSION ?=
+RELEASE_ARGS ?=
 
 # What is compiled once need not be compiled again by every process that the tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: dev check quick-tests conformance test tests portable-beside-tests portable stress lab packages lint fuzz bench docs screenshots dist deb rpm lock clean
+.PHONY: dev check quick-tests conformance test tests portable-beside-tests portable stress lab packages lint \
+	fuzz bench docs screenshots coverage dist deb rpm release lock clean
 
 dev: $(VENV)/.server
 	@exec $(BIN)/forewarn dev $(DEV_ARGS)
@@ -80,6 +87,12 @@ check: $(VENV)/.ready
 
 quick-tests: $(VENV)/.ready
 	+HYPOTHESIS_PROFILE=check $(BIN)/python tools/run-tests $(BIN)/pytest $(CHECKED)
+
+coverage: $(VENV)/.ready
+	@rm -f .coverage .coverage.*
+	-$(BIN)/coverage run -m pytest -q $(or $(TESTS),$(CHECKED) tests/integration)
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report
 
 # The tests of the wire contract that need nothing but an address, at that address and no other.
 conformance: $(VENV)/.ready
@@ -127,6 +140,10 @@ deb: $(VENV)/.ready
 
 rpm: $(VENV)/.ready
 	tools/build-agent $(VENV) dist rpm
+
+release: $(VENV)/.ready
+	@test -n "$(VERSION)" || { echo "make release: pass VERSION=, such as 0.2.0" >&2; exit 2; }
+	tools/release $(VERSION) $(RELEASE_ARGS)
 
 # What the service needs to run, and nothing else. Without --no-deps uv also keeps in its cache what
 # depends on what, by which tests install the same elsewhere.
@@ -205,4 +222,4 @@ lock: $(VENV)/.pip
 		--python-version 3.11 --upgrade requirements/pip.in --output-file requirements/pip.lock
 
 clean:
-	rm -rf $(VENV) $(CLIENTS) $(AZURE) $(BENCHES) .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist site
+	rm -rf $(VENV) $(CLIENTS) $(AZURE) $(BENCHES) .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage build dist site

@@ -1,0 +1,114 @@
+"""`tools/release`: what is built, committed and tagged, and what is refused."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from helpers.paths import ROOT
+from helpers.waiting import LIMIT
+
+FILES = (
+    *("src", "tools", "docs/*.md", "examples", "deploy", "packaging", "requirements"),
+    *("pyproject.toml", "CHANGELOG.md", "LICENSE", "README.md", ".gitignore"),
+)
+ENTRY = "### Added\n\n- Something new."
+
+
+def git(repository: Path, *arguments: str) -> str:
+    command = ("git", "-c", "user.name=x", "-c", "user.email=x@localhost", *arguments)
+    done = subprocess.run(
+        command, cwd=repository, check=True, capture_output=True, text=True, timeout=LIMIT
+    )
+    return done.stdout.strip()
+
+
+def release(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["tools/release", *arguments], cwd=repository, capture_output=True, text=True, timeout=LIMIT
+    )
+
+
+def write_changelog(repository: Path, entry: str) -> None:
+    text = f"# Changelog\n\n## Unreleased\n\n{entry}\n\n## 0.1.0 - 2026-01-01\n\n- The first.\n"
+    (repository / "CHANGELOG.md").write_text(text)
+    git(repository, "commit", "--quiet", "--all", "--message", "Change the changelog")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """The files of this checkout, committed, and version 0.1.0 released."""
+    made = tmp_path / "forewarn"
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--", *FILES],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (made / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, made / name)
+    (made / ".venv").symlink_to(ROOT / ".venv")
+    git(made, "init", "--quiet", "--initial-branch", "main")
+    git(made, "config", "user.name", "A maintainer")
+    git(made, "config", "user.email", "maintainer@localhost")
+    git(made, "add", "--all", ":!.venv")
+    git(made, "commit", "--quiet", "--message", "Begin")
+    git(made, "tag", "v0.1.0")
+    write_changelog(made, ENTRY)
+    return made
+
+
+def test_a_release_is_built_committed_and_tagged(repository: Path, tmp_path: Path) -> None:
+    before, out = git(repository, "rev-parse", "HEAD"), tmp_path / "out"
+    arguments = ("0.2.0", "--parts", "dist", "--directory", str(out))
+
+    dry = release(repository, *arguments, "--dry-run")
+    assert dry.returncode == 0, dry.stderr
+    assert git(repository, "rev-parse", "HEAD") == before
+    assert git(repository, "tag") == "v0.1.0"
+    files = {file.name for file in out.iterdir()}
+    assert files == {"forewarn-0.2.0-py3-none-any.whl", "forewarn-0.2.0.tar.gz", "SHA256SUMS"}
+    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=out, check=True)
+
+    done = release(repository, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert git(repository, "rev-parse", "v0.2.0^{}", "HEAD^") == git(
+        repository, "rev-parse", "HEAD", before
+    )
+    assert git(repository, "status", "--porcelain", "--untracked-files=no") == ""
+    assert ENTRY in git(repository, "tag", "--list", "--format=%(contents)", "v0.2.0")
+    changelog = (repository / "CHANGELOG.md").read_text()
+    assert (
+        changelog.index("## Unreleased") < changelog.index("## 0.2.0 - 2") < changelog.index(ENTRY)
+    )
+    with zipfile.ZipFile(out / "forewarn-0.2.0-py3-none-any.whl") as wheel:
+        assert b'__version__ = "0.2.0"' in wheel.read("forewarn/__init__.py")
+
+
+def test_what_cannot_be_released_is_refused_and_changes_nothing(
+    repository: Path, tmp_path: Path
+) -> None:
+    def refused(version: str) -> str:
+        before = git(repository, "rev-parse", "HEAD")
+        out = tmp_path / "out"
+        done = release(repository, version, "--parts", "dist", "--directory", str(out))
+        assert done.returncode == 1
+        assert git(repository, "rev-parse", "HEAD") == before
+        assert git(repository, "tag") == "v0.1.0"
+        assert not out.exists()
+        return done.stderr
+
+    assert "0.2" in refused("0.2")
+    assert "0.1.0" in refused("0.1.0")
+    write_changelog(repository, "")
+    assert "CHANGELOG.md" in refused("0.2.0")
+    (repository / "README.md").write_text("changed")
+    assert "README.md" in refused("0.2.0")
