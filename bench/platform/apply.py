@@ -139,7 +139,7 @@ def _measured(service: Service, machines: int) -> dict[str, Any]:
         event = client.schedule(ScheduleRequest(type="Freeze", machines=["asking"]))
         said = json.dumps({"StartRequests": [{"EventId": event.id}]}).encode()
         assert guest(service.metadata, said)[0] == 200
-        client.on_event("finish", event.id, {"reason": "measured"})
+        client.finish(event.id, {"reason": "measured"})
 
     poll()
     approval()

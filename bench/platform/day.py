@@ -125,7 +125,7 @@ def refuses(client: ControlClient, mistake: Callable[[], object], why: str) -> b
     except ControlError as error:
         return why in str(error) and before == _state(client)
     if isinstance(done, r.RolloutReport):  # what was not meant is taken back
-        client.on_rollout("abort", done.id, r.SwitchRequest())
+        client.abort_rollout(done.id, r.SwitchRequest())
     return False
 
 
@@ -201,7 +201,7 @@ def _spent(day: Day) -> Iterator[tuple[str, Any]]:
         else:
             day.live()
         if not postponed and (events := client.events(group=tenant, status="Scheduled")):
-            client.on_event("postpone", events[0].id, s.PostponeRequest(by=3600))
+            client.postpone(events[0].id, s.PostponeRequest(by=3600))
             postponed = True
         if half_hours == 4:
             halt = client.place_halt(h.HaltRequest(note="smoke"))

@@ -102,10 +102,10 @@ def test_a_rollout_that_has_paused_itself_needs_attention() -> None:
         result = status(service)
         assert result.exit_code == 1
         assert re.search(f"rollout {rollout.id[:8]} .* gate", result.stdout)
-        client.on_rollout("abort", rollout.id, {})
+        client.abort_rollout(rollout.id, {})
         assert metrics(service.control_url)["forewarn_rollouts_self_paused"] == 0
         other = client.start_rollout(RolloutRequest(type="Freeze", groups=["sql"]))
-        client.on_rollout("pause", other.id, {})
+        client.pause_rollout(other.id, {})
         assert metrics(service.control_url)["forewarn_rollouts_self_paused"] == 0
         assert "paused itself" not in status(service).stdout
 
@@ -163,11 +163,11 @@ def test_no_command_is_advised_while_the_disk_is_full() -> None:
         service.get("web_0")
         event = service.schedule("Reboot", "web_0")
         rollout = client.start_rollout(RolloutRequest(type="Freeze", groups=["sql"]))
-        client.on_rollout("pause", rollout.id, {})
-        client.on_host("maintain", "host-b", MaintainRequest(mode="Freeze"))
+        client.pause_rollout(rollout.id, {})
+        client.maintain_host("host-b", MaintainRequest(mode="Freeze"))
         store.full = True
         with pytest.raises(ControlError, match="no space left"):
-            client.on_event("approve", event.id)
+            client.approve(event.id)
 
         def explained(*words: str) -> str:
             result = CliRunner().invoke(app, [*words, "--url", service.control_url])
@@ -181,7 +181,7 @@ def test_no_command_is_advised_while_the_disk_is_full() -> None:
         assert "- state: " in explained("host", "explain", "host-b")
         assert "cannot be written" in explained("rollout", "explain", rollout.id)
         store.full = False
-        client.on_event("approve", event.id)
+        client.approve(event.id)
 
 
 def test_status_shows_the_metadata_endpoint_or_the_number_of_hosts_with_nodes() -> None:

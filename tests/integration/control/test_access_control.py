@@ -17,6 +17,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from forewarn.control.http.access import authorization, token_attempts
 from forewarn.control.http.operation import operation_of
+from forewarn.control.operations.verdict import FORGET_VERDICT
 from forewarn.control.routes import backup, history
 from forewarn.core.access import Role
 from forewarn.service.access.tokens import CreatedToken
@@ -175,7 +176,7 @@ def routes(service: Service) -> dict[str, HTTPRouteHandler]:
 def test_every_operation_has_a_required_role(service: Service) -> None:
     """A new call fails this until somebody has thought about it."""
     found = {
-        name: (authorization.role_for(handler), operation_of(handler).respects_limits)
+        name: (authorization.role_for(operation_of(handler)), operation_of(handler).respects_limits)
         for name, handler in routes(service).items()
     }
     assert found == ROLES
@@ -193,7 +194,8 @@ def test_the_table_of_roles_in_the_documentation_is_right(service: Service) -> N
     }
     declared: dict[str, list[bool]] = {}
     for handler in routes(service).values():
-        operation, needed = operation_of(handler), authorization.role_for(handler)
+        operation = operation_of(handler)
+        needed = authorization.role_for(operation)
         if needed is None or not operation.commands:
             continue
         limited = operation.respects_limits
@@ -204,7 +206,7 @@ def test_the_table_of_roles_in_the_documentation_is_right(service: Service) -> N
             OP.includes(needed),
             True,
         ]
-        forgets = operation.id == "forgetVerdict"
+        forgets = operation is FORGET_VERDICT
         for command in ("verdict --forget",) if forgets else operation.commands:
             others = declared.get(command, allowed)
             declared[command] = [one and other for one, other in zip(allowed, others, strict=True)]

@@ -454,21 +454,21 @@ def test_an_ambiguous_id_is_refused_with_the_ids_it_could_be(service: Service) -
 def test_each_page_continues_where_the_previous_one_ended(service: Service) -> None:
     a_life(service)
     client = ControlClient(service.control_url)
-    newest_first = client.history({}).records
+    newest_first = client.history().records
     assert newest_first == sorted(newest_first, key=lambda r: (r.at, r.seq), reverse=True)
     whole = [record.seq for record in newest_first]
     found: list[int] = []
     before: str | None = None
     while before != "":
-        page = client.history({"limit": "4", "before": before})
+        page = client.history(limit="4", before=before)
         found += [record.seq for record in page.records]
         before = page.next
     assert found == whole
-    oldest = client.history({"limit": "4", "oldest_first": "true"})
-    more = client.history({"limit": "100", "oldest_first": "true", "after": oldest.next})
+    oldest = client.history(limit="4", oldest_first="true")
+    more = client.history(limit="100", oldest_first="true", after=oldest.next)
     assert [r.seq for r in (*oldest.records, *more.records)] == whole[::-1]
     with pytest.raises(ControlError, match="'next'"):
-        client.history({"before": "soon"})
+        client.history(before="soon")
 
 
 def test_an_export_writes_all_that_matches_into_a_file(service: Service, tmp_path: Path) -> None:
@@ -540,7 +540,7 @@ def test_following_by_number_misses_nothing(service: Service) -> None:
     assert "seen" in run(service, "--after-seq", str(followed[-1])).stdout
     assert run(service, "--export", "x", "--after-seq", "1").exit_code == 2
     with pytest.raises(ControlError, match="after_seq cannot"):
-        client.history({"after_seq": "1", "oldest_first": "true"})
+        client.history(after_seq="1", oldest_first="true")
 
 
 def test_each_page_by_number_continues_where_the_previous_one_ended(service: Service) -> None:
@@ -550,7 +550,7 @@ def test_each_page_by_number_continues_where_the_previous_one_ended(service: Ser
     found: list[int] = []
     after = "0"
     while after and len(found) <= len(whole):
-        page = client.history({"after_seq": after, "limit": "2"})
+        page = client.history(after_seq=after, limit="2")
         found += [record.seq for record in page.records]
         after = page.next
     assert found == whole

@@ -44,9 +44,9 @@ def test_the_fleet_is_counted_along_with_every_change(service: Service) -> None:
     assert before['forewarn_groups{enabled="false"}'] == len(client.groups())
     assert before['forewarn_hosts{health="healthy"}'] == len(client.hosts())
     service.get("web_0")
-    client.on_machine("evict", "web_2")
+    client.evict_machine("web_2")
     service.clock.advance("5m")
-    client.on_host("fail", "host-c", {})
+    client.fail_host("host-c", {})
     after = now(service)
     assert after['forewarn_groups{enabled="true"}'] == 1
     assert after['forewarn_machines{state="gone"}'] == 1
@@ -86,7 +86,7 @@ def test_the_life_of_an_event_in_numbers(service: Service) -> None:
 def test_approvals_are_counted_by_who_gave_them(service: Service) -> None:
     client = ControlClient(service.control_url)
     service.get("web_0")
-    client.on_event("approve", service.schedule("Reboot", "web_0").id)
+    client.approve(service.schedule("Reboot", "web_0").id)
     service.restart("sql-0")  # whose group does not listen
     found = now(service)
     assert found['forewarn_approvals_total{by="operator"}'] == 1
@@ -109,7 +109,7 @@ def test_commits_and_control_calls_are_measured(service: Service) -> None:
     service.schedule("Reboot", "web_0")
     client.status()
     with pytest.raises(ControlError):
-        client.on_machine("evict", "nobody")
+        client.evict_machine("nobody")
     after = now(service)
     assert after["forewarn_commits_total"] > before["forewarn_commits_total"]
     assert after["forewarn_commit"] == service._session.node.store.seq
@@ -134,7 +134,7 @@ def test_a_store_that_fails_is_counted_and_seen() -> None:
     with Service(SAMPLE, sockets=True, front=True, store=store) as service:
         store.fails = True
         with pytest.raises(ControlError, match="no space left"):
-            ControlClient(service.control_url).on_machine("evict", "web_2")
+            ControlClient(service.control_url).evict_machine("web_2")
         found = now(service)
         assert found["forewarn_commit_failures_total"] == 1
         assert found["forewarn_store_failing"] == 1
@@ -150,7 +150,7 @@ def test_lost_time_and_rollouts_are_counted(service: Service) -> None:
     service.clock.interrupt("10s")
     client = ControlClient(service.control_url)
     started = client.start_rollout(RolloutRequest(type="Reboot", groups=["web"]))
-    client.on_rollout("pause", started.id, {})
+    client.pause_rollout(started.id, {})
     found = now(service)
     assert found['forewarn_interruptions_total{reason="stalled"}'] == 1
     assert found['forewarn_interruptions_total{reason="away"}'] == 1

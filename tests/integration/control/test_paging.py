@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from forewarn.control.operations.table import OPERATIONS
 from forewarn.testing import Service
-from helpers.control_api import OPERATIONS, ask
+from helpers.control_api import ask
 
 FLEET = """
 hosts: [{name: h1, labels: {rack: r1}}, h2, {name: h10, labels: {rack: r1}}]
@@ -288,6 +289,6 @@ def test_faults_come_in_the_order_in_which_they_were_added(service: Service) -> 
 
 
 def test_every_list_is_paged() -> None:
-    lists = {name for name, one in OPERATIONS.items() if one.id.startswith("list")}
-    assert all(OPERATIONS[name].paged for name in lists)
+    lists = [operation for id, operation in OPERATIONS.items() if id.startswith("list")]
+    assert all(operation.paged for operation in lists)
     assert len(lists) == 11

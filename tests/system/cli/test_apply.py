@@ -264,7 +264,7 @@ def test_a_group_that_was_deleted_and_created_again_is_not_enabled(
     service.get("jump")
     assert asked(service, "GET", "/v1/groups/jump")[1]["enabled"]
     assert asked(service, "DELETE", "/v1/groups/jump")[0] == 200
-    history = ControlClient(service.control_url).history({"group": "jump", "what": "disabled"})
+    history = ControlClient(service.control_url).history(group="jump", what="disabled")
     assert len(history.records) == 1
     group = f"kind: standalone\nmachines: [{rest}]"
     assert asked(service, "PUT", "/v1/groups/jump", group)[0] == 200

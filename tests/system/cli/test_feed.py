@@ -159,7 +159,7 @@ def test_the_progress_of_an_event_is_in_streams_and_in_the_event_but_in_no_commi
                 assert client.event(event.id).progress == part
                 service.clock.advance("1s")
             assert stream.next().event == "progress"
-            client.on_event("finish", event.id, FinishRequest(reason="done by hand"))
+            client.finish(event.id, FinishRequest(reason="done by hand"))
             assert [change.what for change in stream.changes().changes] == ["finished"]
             assert sql.next().event == ""  # the number alone, and no progress before
         assert client.event(event.id).progress == ""
@@ -262,7 +262,7 @@ def test_a_follower_behind_deleted_commits_gets_410_with_the_oldest_number(
         hello(stream)
         assert stream.changes().seq == problem["first"]
     client = ControlClient(service.control_url)
-    for commits in (lambda: next(client.follow(0)), lambda: client.changes({"after": "0"})):
+    for commits in (lambda: next(client.follow(0)), lambda: client.changes(after="0")):
         with pytest.raises(ControlError) as refused:
             commits()
         assert f"commit is {problem['first']}" in str(refused.value)
@@ -435,11 +435,11 @@ def test_a_stop_ends_the_streams_in_order(tmp_path: Path) -> None:
 
 def test_a_long_poll_waits_for_a_commit_and_returns_the_next_position(service: Service) -> None:
     client = ControlClient(service.control_url)
-    start = client.changes({})
+    start = client.changes()
     assert start.commits == []
     answers: list[Any] = []
     asked = {"after": str(start.next), "wait": "30"}
-    waiting = threading.Thread(target=lambda: answers.append(client.changes(asked)))
+    waiting = threading.Thread(target=lambda: answers.append(client.changes(**asked)))
     waiting.start()
     until(lambda: service._session.node.feed.followers == 1)
     event = service.schedule("Reboot", "web_0")
@@ -449,16 +449,16 @@ def test_a_long_poll_waits_for_a_commit_and_returns_the_next_position(service: S
     assert page.next == start.next + 1
     # A page at a time, and nothing at the end of it.
     found, after = [], 0
-    while (page := client.changes({"after": str(after), "limit": "2"})).commits:
+    while (page := client.changes(after=str(after), limit="2")).commits:
         assert len(page.commits) <= 2
         found += [told.seq for told in page.commits]
         after = page.next
     assert found == list(range(1, service._session.node.store.seq + 1))
-    assert client.changes({"after": str(after), "wait": "0"}).next == after
+    assert client.changes(after=str(after), wait="0").next == after
     with pytest.raises(ControlError, match="no commit 999"):
-        client.changes({"after": "999"})
+        client.changes(after="999")
     # What is filtered out is passed over.
-    page = client.changes({"after": "0", "group": "sql", "what": "raised"})
+    page = client.changes(after="0", group="sql", what="raised")
     assert (page.commits, page.next) == ([], after)
 
 
@@ -522,9 +522,9 @@ def live(service: Service) -> None:
     service.approve("web_1", event)
     service.clock.advance("20m")
     service.cancel(service.schedule("Freeze", "web_1"))
-    client.on_machine("evict", "web_2")
+    client.evict_machine("web_2")
     service.clock.advance("5m")
-    client.on_host("degrade", "host-b", {})
+    client.degrade_host("host-b", {})
     service.schedule("Reboot", "sql-0")
     service.disable("web")
     text = Path(FLEET).read_text()
@@ -633,7 +633,8 @@ def test_a_mirror_equals_the_state_after_kills_under_load(tmp_path: Path) -> Non
         while not over.is_set():
             try:
                 event = client.schedule(ScheduleRequest(type="Reboot", machines=[machine]))
-                client.on_event("cancel" if len(mirror.events) > 50 else "approve", event.id)
+                end = client.cancel if len(mirror.events) > 50 else client.approve
+                end(event.id)
             except ControlError:
                 over.wait(0.01)
 
@@ -659,7 +660,7 @@ def test_a_mirror_equals_the_state_after_kills_under_load(tmp_path: Path) -> Non
         over.set()
         for thread in threads[:-1]:
             thread.join(LIMIT)
-        until(lambda: mirror.seq == client.changes({}).next)
+        until(lambda: mirror.seq == client.changes().next)
         assert mirror.events
         assert mirror.state() == asked_of(client)
     finally:

@@ -21,6 +21,7 @@ from typer.testing import CliRunner, Result
 from forewarn.cli.app import app
 from forewarn.cli.commands import rollout_watch
 from forewarn.control.client.client import ControlClient, Unreachable
+from forewarn.control.operations.operation import Operation
 from forewarn.node.settings import config, read
 from forewarn.testing import SAMPLE, Service
 from helpers.forked_cli import Forked
@@ -296,16 +297,17 @@ def test_a_watcher_retries_while_the_service_does_not_answer(
     start = typed(service, "start", "--type", "Reboot", "--group", "jumpbox", "--json")
     id = json.loads(start.stdout)["id"]
     looks = 0
-    honest = ControlClient.rollout
 
-    def now_and_then(self: ControlClient, wanted: str) -> Any:
+    honest = ControlClient.call
+
+    def now_and_then(self: ControlClient, operation: Operation[Any], *given: Any) -> Any:
         nonlocal looks
         looks += 1
         if 2 <= looks <= 4:
             raise Unreachable("no service answers")
-        return honest(self, wanted)
+        return honest(self, operation, *given)
 
-    monkeypatch.setattr(ControlClient, "rollout", now_and_then)
+    monkeypatch.setattr(ControlClient, "call", now_and_then)
     monkeypatch.setattr(rollout_watch, "pause", lambda: service.clock.advance("20m"))
     watched = typed(service, "watch", id)
     assert watched.exit_code == 0

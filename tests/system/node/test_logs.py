@@ -67,7 +67,7 @@ def test_changes_and_calls_are_lines_that_a_program_can_read(tmp_path: Path) -> 
         event = client.schedule(ScheduleRequest(type="Reboot", machines=["web_0"]))
         client.events()  # which only looks
         with pytest.raises(ControlError):
-            client.on_event("approve", "nothing\nof\x1b[2Jthe kind")
+            client.approve("nothing\nof\x1b[2Jthe kind")
         until(lambda: len(about(running, method="POST")) == 2)
         (scheduled,) = about(running, event_id=event.id)
         assert scheduled["status"] == "Scheduled"
@@ -127,6 +127,6 @@ def test_a_full_disk_or_closed_pipe_for_the_log_stops_nothing(tmp_path: Path) ->
         client = ControlClient(urls["control"])
         for _ in range(20):
             event = client.schedule(ScheduleRequest(type="Reboot", machines=["web_0"]))
-            client.on_event("cancel", event.id)
+            client.cancel(event.id)
         process.terminate()
         assert process.wait(LIMIT) == 0

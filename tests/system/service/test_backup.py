@@ -485,11 +485,11 @@ def test_followers_of_the_feed_are_told_of_a_restore(tmp_path: Path) -> None:
         client = ControlClient(service.control_url)
         service.schedule("Reboot", "web_0", notice="2d")
         with pytest.raises(ControlError, match=f"{known + 2}"):
-            client.changes({"after": str(known + 2)})
-        page = client.changes({"after": str(known)})  # who was no further misses nothing
+            client.changes(after=str(known + 2))
+        page = client.changes(after=str(known))  # who was no further misses nothing
         assert page.commits[0].seq > known + 1_000_000
         with pytest.raises(ControlError):
-            client.changes({"after": str(known + 2)})  # whoever has asked before
+            client.changes(after=str(known + 2))  # whoever has asked before
 
 
 def test_events_carried_out_after_the_backup_are_not_repeated(tmp_path: Path) -> None:

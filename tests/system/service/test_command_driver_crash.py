@@ -92,7 +92,7 @@ class Site:
     def begin(self) -> str:
         """An event that has started."""
         made = self.operator.schedule(ScheduleRequest(type="Reboot", machines=["web_0"]))
-        self.operator.on_event("approve", made.id)
+        self.operator.approve(made.id)
         return made.id
 
     def program_at_work(self) -> int:

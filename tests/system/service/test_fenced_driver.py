@@ -122,7 +122,7 @@ def test_the_late_program_of_a_leader_that_stood_still_is_refused(directory: Pat
         second = ControlNode(directory, "c2", state)
         try:
             event = first.operator.schedule(ScheduleRequest(type="Reboot", machines=["web_0"])).id
-            first.operator.on_event("approve", event)
+            first.operator.approve(event)
             assert select.select([at_work], [], [], LIMIT)[0], first.running.failure("no program")
             first.process.send_signal(signal.SIGSTOP)
             until(lambda: takes_over(second, state))

@@ -178,7 +178,7 @@ def test_traces_have_refusals_and_faults_but_no_secrets_or_bodies(collector: Col
         body = {"type": "Reboot", "machines": ["web_0"], "description": "not for others"}
         post(service, "/v1/events", body, **bearer)
         with pytest.raises(ControlError):
-            ControlClient(service.control_url).on_machine("evict", "web_2")
+            ControlClient(service.control_url).evict_machine("web_2")
     (call,) = collector.named("POST /v1/events")
     assert attributes(call)["forewarn.by"] == "root"
     refused = [s for s in collector.spans if attributes(s).get("http.response.status_code") == 401]

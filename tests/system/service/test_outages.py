@@ -97,7 +97,7 @@ def test_a_log_that_nobody_reads_any_more_stops_nothing(tmp_path: Path) -> None:
 def test_an_acknowledged_approval_survives_kill_9(night: Night, tmp_path: Path) -> None:
     night.get("web_0")
     event = night.operator.schedule(ScheduleRequest(type="Reboot", machines=["web_0"]))
-    night.operator.on_event("approve", event.id)
+    night.operator.approve(event.id)
     night.end(signal.SIGKILL)
     again = Night(
         tmp_path, "dev", "--clock", "virtual", "--state", str(tmp_path / "s.db"), *ANY_PORT

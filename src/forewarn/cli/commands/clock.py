@@ -24,6 +24,7 @@ from forewarn.cli.output import (
     time_text,
 )
 from forewarn.cli.values import StateOption
+from forewarn.control.operations import service as operations
 from forewarn.control.schema import core as s
 from forewarn.core.time import SECOND
 from forewarn.support.instants import to_datetime
@@ -90,7 +91,7 @@ def resume(
             f"invalid speed {speed:g}; pass a positive number", param_hint="--speed"
         )
     with service(url) as client:
-        _show(client.resume_clock(speed), json)
+        _show(client.call(operations.RESUME_CLOCK, s.ResumeClockRequest(speed=speed)), json)
 
 
 @app.command()
@@ -98,7 +99,7 @@ def resume(
 def pause(json: Json = False, url: Url = None) -> None:
     """Pause a virtual clock."""
     with service(url) as client:
-        _show(client.pause_clock(), json)
+        _show(client.call(operations.PAUSE_CLOCK), json)
 
 
 @app.command()
@@ -116,7 +117,7 @@ def accept(
         _accept_offline(state, url, json)
         return
     with service(url) as client:
-        accepted = client.accept_clock()
+        accepted = client.call(operations.ACCEPT_CLOCK)
     print_notes(accepted.notes)
     _show(accepted, json)
 

@@ -20,6 +20,7 @@ from forewarn.cli.output import (
     service,
     time_text,
 )
+from forewarn.control.operations import service as operations
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -72,7 +73,7 @@ def forget(
     """Forget a control node that is gone, so that it is no longer listed. One that is running is
     refused."""
     with service(url) as client:
-        node = client.forget_control_node(name)
+        node = client.call(operations.FORGET_CONTROL_NODE, name)
         if json:
             print_json(node)
         else:

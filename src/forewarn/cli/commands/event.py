@@ -27,6 +27,7 @@ from forewarn.cli.output import (
     time_text,
 )
 from forewarn.control.client.client import ControlClient
+from forewarn.control.operations import events as operations
 from forewarn.control.schema import core as s
 from forewarn.core.events import EventType, Source, Status, TypeTraits, types_that
 from forewarn.core.time import SECOND
@@ -317,7 +318,7 @@ def ready(
     """Report that a machine is ready for an event, if it does not report that itself."""
     request = s.ReadyRequest(machine=machine, ready=not withdraw, note=note)
     with service(url) as client:
-        print_outcome(client.on_event("ready", id, request), json, client)
+        print_outcome(client.report_ready(id, request), json, client)
 
 
 @app.command()
@@ -341,7 +342,7 @@ def postpone(
         until=parsed(parse_time, until, "--until"),
     )
     with service(url) as client:
-        print_outcome(client.on_event("postpone", id, request), json, client)
+        print_outcome(client.postpone(id, request), json, client)
 
 
 @app.command()
@@ -388,7 +389,7 @@ def cancel(
     with service(url) as client:
         if id is not None:
             why = s.CancelRequest(reason=reason)
-            print_outcome(client.on_event("cancel", _id(id), why), json, client)
+            print_outcome(client.cancel(_id(id), why), json, client)
             return
         if not yes:
             request = _confirmed(client, request)
@@ -427,7 +428,7 @@ def _confirmed(client: ControlClient, request: s.CancelEventsRequest) -> s.Cance
 def retry(id: Id, json: Json = False, url: Url = None) -> None:
     """Carry out a started event again, if it did not happen."""
     with service(url) as client:
-        print_outcome(client.on_event("retry", id), json, client)
+        print_outcome(client.call(operations.RETRY_EVENT, id), json, client)
 
 
 @app.command()
@@ -445,7 +446,7 @@ def finish(
     """Declare a started event finished, whatever its driver reports."""
     request = s.FinishRequest(reason=reason, moved=dict(map(_move, moved or ())))
     with service(url) as client:
-        print_outcome(client.on_event("finish", id, request), json, client)
+        print_outcome(client.finish(id, request), json, client)
 
 
 @app.command()
@@ -458,7 +459,9 @@ def abandon(
 ) -> None:
     """Give up a started event that did not happen, and whose driver keeps failing."""
     with service(url) as client:
-        print_outcome(client.on_event("abandon", id, s.AbandonRequest(reason=reason)), json, client)
+        print_outcome(
+            client.call(operations.ABANDON_EVENT, id, s.AbandonRequest(reason=reason)), json, client
+        )
 
 
 def _move(text: str) -> tuple[str, str]:

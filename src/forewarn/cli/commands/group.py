@@ -25,6 +25,7 @@ from forewarn.cli.output import (
     time_text,
 )
 from forewarn.control.client.client import ControlClient
+from forewarn.control.operations import groups as operations
 from forewarn.control.schema import core as s
 from forewarn.core.fleet import GroupKind
 from forewarn.core.time import SECOND
@@ -344,7 +345,7 @@ def _over_when(group: s.Group) -> str:
 def disable(name: Name, json: Json = False, url: Url = None) -> None:
     """Disable Scheduled Events for a group, as happens after a day without a poll."""
     with service(url) as client:
-        group = client.disable(name)
+        group = client.call(operations.DISABLE_GROUP, name)
         if json:
             print_json(group)
         else:

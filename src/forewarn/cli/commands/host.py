@@ -34,6 +34,7 @@ from forewarn.cli.output import (
     time_text,
 )
 from forewarn.control.client.client import ControlClient
+from forewarn.control.operations import hosts as operations
 from forewarn.control.schema import core as s
 from forewarn.core.fleet import Health
 from forewarn.core.time import SECOND
@@ -196,7 +197,7 @@ def maintain(
     with service(url) as client:
         if ignore_windows and not yes:
             _confirm_ignoring_windows(client, "maintenance", name)
-        print_outcomes(client.on_host("maintain", name, request), json, client)
+        print_outcomes(client.maintain_host(name, request), json, client)
 
 
 def _confirm_ignoring_windows(client: ControlClient, what: str, name: str) -> None:
@@ -223,7 +224,7 @@ def degrade(
     with service(url) as client:
         if ignore_windows and not yes:
             _confirm_ignoring_windows(client, "emptying", name)
-        print_outcomes(client.on_host("degrade", name, request), json, client)
+        print_outcomes(client.degrade_host(name, request), json, client)
 
 
 @app.command()
@@ -246,7 +247,7 @@ def fail(
                 f" {counted(len(machines), 'machine')} starts at once, without notice{named}",
             )
         request = s.FailRequest(type=type, note=note)
-        print_outcomes(client.on_host("fail", name, request), json, client)
+        print_outcomes(client.fail_host(name, request), json, client)
 
 
 @app.command()
@@ -254,7 +255,9 @@ def fail(
 def repair(name: Name, json: Json = False, url: Url = None) -> None:
     """Mark a host as healthy, and cancel what was scheduled because it was not."""
     with service(url) as client:
-        print_outcomes(client.on_host("repair", name), json, client, f"host '{name}' is healthy")
+        print_outcomes(
+            client.call(operations.REPAIR_HOST, name), json, client, f"host '{name}' is healthy"
+        )
 
 
 @app.command()
@@ -262,7 +265,7 @@ def repair(name: Name, json: Json = False, url: Url = None) -> None:
 def cordon(name: Name, note: Note = "", json: Json = False, url: Url = None) -> None:
     """Prevent machines from being moved to a host. The machines on it stay there."""
     with service(url) as client:
-        outcomes = client.on_host("cordon", name, s.CordonRequest(note=note))
+        outcomes = client.call(operations.CORDON_HOST, name, s.CordonRequest(note=note))
         print_outcomes(outcomes, json, client, f"host '{name}' is cordoned")
 
 
@@ -271,7 +274,7 @@ def cordon(name: Name, note: Note = "", json: Json = False, url: Url = None) -> 
 def uncordon(name: Name, json: Json = False, url: Url = None) -> None:
     """Allow machines to be moved to a host again."""
     with service(url) as client:
-        outcomes = client.on_host("uncordon", name)
+        outcomes = client.call(operations.UNCORDON_HOST, name)
         print_outcomes(outcomes, json, client, f"host '{name}' is not cordoned")
 
 
@@ -289,7 +292,7 @@ def drain(
     notice_us = parsed(parse_duration, notice, "--notice")
     request = s.DrainRequest(notice=None if notice_us is None else notice_us / SECOND)
     with service(url) as client:
-        outcomes = client.on_host("drain", name, request)
+        outcomes = client.call(operations.DRAIN_HOST, name, request)
         print_outcomes(outcomes, json, client, f"host '{name}' is cordoned")
 
 
@@ -298,7 +301,7 @@ def drain(
 def return_(name: Name, json: Json = False, url: Url = None) -> None:
     """Put a host back into service: cancel what is planned to empty it, and uncordon it."""
     with service(url) as client:
-        outcomes = client.on_host("return", name)
+        outcomes = client.call(operations.RETURN_HOST, name)
         print_outcomes(outcomes, json, client, f"host '{name}' is back in service")
 
 
@@ -316,7 +319,7 @@ def without_node(name: Name, yes: Yes = False, json: Json = False, url: Url = No
                 f"host {name} would no longer be expected to have a node; if one still serves it,"
                 f" {counted(len(machines), 'machine')} would be disturbed without a warning{named}",
             )
-        outcomes = client.on_host("without-node", name)
+        outcomes = client.call(operations.WITHOUT_NODE, name)
         print_outcomes(outcomes, json, client, f"host '{name}' is not expected to have a node")
 
 
@@ -383,7 +386,7 @@ def revoke(name: Name, yes: Yes = False, json: Json = False, url: Url = None) ->
                 f"the node of host {name} would be disconnected; until a host is enrolled under"
                 f" that name, nothing starts for {counted(len(machines), 'machine')}{named}",
             )
-        outcomes = client.on_host("revoke", name)
+        outcomes = client.call(operations.REVOKE_HOST, name)
         print_outcomes(outcomes, json, client, f"the certificates of host '{name}' are revoked")
 
 

@@ -23,6 +23,8 @@ from forewarn.cli.output import (
     time_text,
 )
 from forewarn.control.client.client import ControlClient
+from forewarn.control.operations import machines as operations
+from forewarn.control.operations.operation import Operation
 from forewarn.control.schema import core as s
 from forewarn.core.fleet import Health
 from forewarn.core.time import SECOND
@@ -155,7 +157,7 @@ def show(name: Name, json: Json = False, url: Url = None) -> None:
 def restart(names: Names, json: Json = False, url: Url = None) -> None:
     """Restart machines as their user would: each is announced as a Reboot. If one is
     refused, none is restarted."""
-    _print_outcome_of("restart", names, json, url)
+    _print_outcome_of(operations.RESTART_MACHINE, operations.RESTART_MACHINES, names, json, url)
 
 
 @app.command()
@@ -163,7 +165,7 @@ def restart(names: Names, json: Json = False, url: Url = None) -> None:
 def redeploy(names: Names, json: Json = False, url: Url = None) -> None:
     """Redeploy machines to other hosts as their user would: each is announced as a Redeploy. If one
     is refused, none is redeployed."""
-    _print_outcome_of("redeploy", names, json, url)
+    _print_outcome_of(operations.REDEPLOY_MACHINE, operations.REDEPLOY_MACHINES, names, json, url)
 
 
 @app.command()
@@ -173,7 +175,7 @@ def evict(names: Names, yes: Yes = False, json: Json = False, url: Url = None) -
         with service(url) as client:
             machines = [_concerned(client.machine(name)) for name in names]
         confirm(f"{'; '.join(machines)} would be evicted")
-    _print_outcome_of("evict", names, json, url)
+    _print_outcome_of(operations.EVICT_MACHINE, operations.EVICT_MACHINES, names, json, url)
 
 
 @app.command()
@@ -183,7 +185,7 @@ def delete(names: Names, yes: Yes = False, json: Json = False, url: Url = None) 
     if not yes:
         with service(url) as client:
             confirm("; ".join(_deletion(client, name) for name in names))
-    _print_outcome_of("delete", names, json, url)
+    _print_outcome_of(operations.DELETE_MACHINE, operations.DELETE_MACHINES, names, json, url)
 
 
 @app.command()
@@ -208,7 +210,7 @@ def restore(name: Name, json: Json = False, url: Url = None) -> None:
     """Bring back a machine that was evicted or deleted, or record that one is back that is
     listed as not back."""
     with service(url) as client:
-        restored = client.restore(name)
+        restored = client.call(operations.RESTORE_MACHINE, name)
         _print_machine(restored, f"{restored.name} has been restored", json, client)
 
 
@@ -249,13 +251,19 @@ def _notice(seconds: float | None) -> str:
     return f"with {in_words(round(seconds * SECOND))} of notice"
 
 
-def _print_outcome_of(verb: str, names: list[str], json: bool, url: str | None) -> None:
+def _print_outcome_of(
+    one: Operation[s.Outcome],
+    several: Operation[s.Outcomes],
+    names: list[str],
+    json: bool,
+    url: str | None,
+) -> None:
     """Do something to one machine, or to several in one commit, and print what has come of it."""
     with service(url) as client:
         if len(names) == 1:
-            print_outcome(client.on_machine(verb, names[0]), json, client)
+            print_outcome(client.call(one, names[0]), json, client)
         else:
-            print_outcomes(client.on_machines(verb, names), json, client)
+            print_outcomes(client.call(several, s.MachinesRequest(machines=names)), json, client)
 
 
 def _print_machine(

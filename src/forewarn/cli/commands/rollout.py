@@ -39,6 +39,7 @@ from forewarn.cli.output import (
     time_text,
 )
 from forewarn.control.client.client import ControlError
+from forewarn.control.operations import rollouts as operations
 from forewarn.control.schema import rollouts as r
 from forewarn.core.refusal import Hint
 from forewarn.core.rollouts.model import EVACUATE_WORK_RETURN, LIVE_MIGRATION, Conflicts, WorkBy
@@ -476,7 +477,7 @@ def pause(
     """Pause a rollout: no further step is announced. Events that exist are carried out."""
     with service(url) as client:
         request = r.PauseRequest(reason=reason, withdraw=withdraw)
-        report = client.on_rollout("pause", id, request)
+        report = client.pause_rollout(id, request)
         print_report(report, json, client)
         if not json:
             print_notes(continuing_events(report))
@@ -487,7 +488,7 @@ def pause(
 def resume(id: Id, json: Json = False, url: Url = None) -> None:
     """Resume a paused rollout, and announce again what was cancelled."""
     with service(url) as client:
-        print_report(client.on_rollout("resume", id), json, client)
+        print_report(client.call(operations.RESUME_ROLLOUT, id), json, client)
 
 
 @app.command()
@@ -504,7 +505,7 @@ def abort(
                 f"rollout {rollout.id[:8]} ({rollout.type}, {rollout.selection}) would be aborted"
                 f" with {left} to go, and cannot be resumed"
             )
-        report = client.on_rollout("abort", id, r.SwitchRequest(reason=reason))
+        report = client.abort_rollout(id, r.SwitchRequest(reason=reason))
         print_report(report, json, client)
         if not json:
             print_notes(continuing_events(report))
@@ -538,7 +539,7 @@ def skip(
     lanes = [*(host or []), *(group or [])]
     with service(url) as client:
         request = r.SkipRequest(lanes=lanes, steps=step or [], reason=reason)
-        print_report(client.on_rollout("skip", id, request), json, client)
+        print_report(client.skip_rollout_steps(id, request), json, client)
 
 
 @app.command()

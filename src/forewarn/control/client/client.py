@@ -10,8 +10,9 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from email.message import Message
+from functools import partial
 from io import BufferedIOBase
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
@@ -20,15 +21,27 @@ from forewarn.control.client import follow
 from forewarn.control.client.connection import ControlError as ControlError
 from forewarn.control.client.connection import ServiceAddress, error_text, unreachable
 from forewarn.control.client.connection import Unreachable as Unreachable
+from forewarn.control.operations import events as of_events
+from forewarn.control.operations import faults as of_faults
+from forewarn.control.operations import feed as of_feed
+from forewarn.control.operations import fleet as of_fleet
+from forewarn.control.operations import groups as of_groups
+from forewarn.control.operations import halts as of_halts
+from forewarn.control.operations import history as of_history
+from forewarn.control.operations import hosts as of_hosts
+from forewarn.control.operations import machines as of_machines
+from forewarn.control.operations import maintenance as of_maintenance
+from forewarn.control.operations import rollouts as of_rollouts
+from forewarn.control.operations import service as of_service
+from forewarn.control.operations import tokens as of_tokens
+from forewarn.control.operations.operation import Operation
 from forewarn.control.schema import core as s
-from forewarn.control.schema import faults as f
 from forewarn.control.schema import halts as h
 from forewarn.control.schema import maintenance as m
 from forewarn.control.schema import rollouts as r
 from forewarn.control.schema import tokens as t
-from forewarn.control.schema.feed import ChangesPage, FeedCommit, HistoryPage, HistoryRecord
-from forewarn.control.schema.fleet import FleetDifference, FleetProgress
-from forewarn.control.schema.notify import NotifyState, NotifyTest
+from forewarn.control.schema.feed import FeedCommit, HistoryRecord
+from forewarn.control.schema.fleet import FleetDifference
 
 if TYPE_CHECKING:
     from forewarn.verdict.verdict import Verdict
@@ -48,11 +61,23 @@ Filter: TypeAlias = str | bool | int | None  # a query parameter; None: none is 
 KEY = "Idempotency-Key"
 GZIP = {"Accept-Encoding": "gzip"}
 _BROKEN = (ConnectionResetError, BrokenPipeError, http.client.HTTPException)
+_PARAMETER = re.compile(r"\{\w+\}")
 _NEXT = re.compile(r'<([^>]*)>; rel="next"')
 
 
+class Method(Generic[T]):
+    """An operation as a method of the client, with the arguments of `call`."""
+
+    def __init__(self, operation: Operation[T]) -> None:
+        self._operation = operation
+
+    def __get__(self, client: ControlClient, _type: type[ControlClient]) -> Callable[..., T]:
+        return partial(client.call, self._operation)
+
+
 class ControlClient:
-    """The operations of the control API, as methods. Raises ControlError."""
+    """The operations of the control API, with `call`, and those that are used most as methods.
+    Raises ControlError."""
 
     def __init__(self, where: str | ServiceAddress) -> None:
         address = ServiceAddress(where) if isinstance(where, str) else where
@@ -73,247 +98,113 @@ class ControlClient:
         turns = urls.index(leader) if leader in urls else 1
         self._addresses = self._addresses[turns:] + self._addresses[:turns]
 
-    def status(self) -> s.Status:
-        return self._call("GET", "/v1/status", s.Status)
-
-    def control_nodes(self) -> list[s.ControlNode]:
-        return self._call("GET", "/v1/control-nodes", list[s.ControlNode])
-
-    def forget_control_node(self, name: str) -> s.ControlNode:
-        return self._call("DELETE", f"/v1/control-nodes/{_segment(name)}", s.ControlNode)
+    status = Method(of_service.GET_STATUS)
+    control_nodes = Method(of_service.GET_CONTROL_NODES)
+    clock = Method(of_service.GET_CLOCK)
+    notifications = Method(of_feed.GET_NOTIFICATIONS)
+    test_notification = Method(of_feed.TEST_NOTIFICATION)
+    changes = Method(of_feed.GET_CHANGES)
+    history = Method(of_history.GET_HISTORY)
+    machines = Method(of_machines.LIST_MACHINES)
+    machine = Method(of_machines.GET_MACHINE)
+    unknown_callers = Method(of_machines.LIST_UNKNOWN_CALLERS)
+    evict_machine = Method(of_machines.EVICT_MACHINE)
+    fail_machine = Method(of_machines.FAIL_MACHINE)
+    record_move = Method(of_machines.RECORD_MOVE)
+    groups = Method(of_groups.LIST_GROUPS)
+    group = Method(of_groups.GET_GROUP)
+    group_windows = Method(of_groups.GET_GROUP_WINDOWS)
+    evict_group = Method(of_groups.EVICT_GROUP)
+    scale_in = Method(of_groups.SCALE_IN)
+    set_policy = Method(of_groups.SET_POLICY)
+    hosts = Method(of_hosts.LIST_HOSTS)
+    host = Method(of_hosts.GET_HOST)
+    explain_host = Method(of_hosts.EXPLAIN_HOST)
+    maintain_host = Method(of_hosts.MAINTAIN_HOST)
+    degrade_host = Method(of_hosts.DEGRADE_HOST)
+    fail_host = Method(of_hosts.FAIL_HOST)
+    enroll = Method(of_hosts.ENROLL_HOSTS)
+    event = Method(of_events.GET_EVENT)
+    explain = Method(of_events.EXPLAIN_EVENT)
+    schedule = Method(of_events.SCHEDULE_EVENT)
+    approve = Method(of_events.APPROVE_EVENT)
+    postpone = Method(of_events.POSTPONE_EVENT)
+    cancel = Method(of_events.CANCEL_EVENT)
+    cancel_events = Method(of_events.CANCEL_EVENTS)
+    finish = Method(of_events.FINISH_EVENT)
+    report_ready = Method(of_events.REPORT_READY)
+    set_maintenance = Method(of_maintenance.SET_MAINTENANCE)
+    remove_maintenance = Method(of_maintenance.REMOVE_MAINTENANCE)
+    rollouts = Method(of_rollouts.LIST_ROLLOUTS)
+    rollout = Method(of_rollouts.GET_ROLLOUT)
+    start_rollout = Method(of_rollouts.START_ROLLOUT)
+    plan_rollout = Method(of_rollouts.PLAN_ROLLOUT)
+    explain_rollout = Method(of_rollouts.EXPLAIN_ROLLOUT)
+    pause_rollout = Method(of_rollouts.PAUSE_ROLLOUT)
+    abort_rollout = Method(of_rollouts.ABORT_ROLLOUT)
+    skip_rollout_steps = Method(of_rollouts.SKIP_ROLLOUT_STEPS)
+    place_halt = Method(of_halts.PLACE_HALT)
+    release_halt = Method(of_halts.RELEASE_HALT)
+    fleet_progress = Method(of_fleet.GET_FLEET_PROGRESS)
+    create_token = Method(of_tokens.CREATE_TOKEN)
+    revoke_token = Method(of_tokens.REVOKE_TOKEN)
+    faults = Method(of_faults.LIST_FAULTS)
+    add_fault = Method(of_faults.ADD_FAULT)
+    clear_fault = Method(of_faults.CLEAR_FAULT)
+    clear_faults = Method(of_faults.CLEAR_FAULTS)
 
     def readiness(self) -> s.HealthReport:
         """Return whether each part of the service is ready. Not being ready is not an error."""
-        _, _, content = self._send("GET", "/readyz", None, {})
+        _, _, content = self._send("GET", of_service.GET_READINESS.path, None, {})
         return self._decode(content, s.HealthReport)
-
-    def machines(self, **filters: Filter) -> list[s.Machine]:
-        """Return the machines that match the parameters of `GET /v1/machines`."""
-        return self._call("GET", "/v1/machines", list[s.Machine], query=filters)
-
-    def unknown_callers(self) -> list[s.UnknownCaller]:
-        return self._call("GET", "/v1/callers", list[s.UnknownCaller])
-
-    def notifications(self) -> list[NotifyState]:
-        return self._call("GET", "/v1/notify", list[NotifyState])
-
-    def test_notification(self, name: str) -> NotifyTest:
-        return self._call("POST", f"/v1/notify/{_segment(name)}/test", NotifyTest)
-
-    def machine(self, name: str) -> s.Machine:
-        return self._call("GET", f"/v1/machines/{_segment(name)}", s.Machine)
-
-    def on_machine(self, verb: str, name: str) -> s.Outcome:
-        """Restart, redeploy, evict or delete a machine."""
-        return self._call("POST", f"/v1/machines/{_segment(name)}/{verb}", s.Outcome)
-
-    def restore(self, name: str) -> s.MachineOutcome:
-        return self._call("POST", f"/v1/machines/{_segment(name)}/restore", s.MachineOutcome)
-
-    def record_move(self, name: str, request: s.MovedRequest) -> s.MachineOutcome:
-        path = f"/v1/machines/{_segment(name)}/moved"
-        return self._call("POST", path, s.MachineOutcome, body=request)
-
-    def groups(self, **filters: Filter) -> list[s.Group]:
-        return self._call("GET", "/v1/groups", list[s.Group], query=filters)
-
-    def group(self, name: str) -> s.Group:
-        return self._call("GET", f"/v1/groups/{_segment(name)}", s.Group)
-
-    def disable(self, name: str) -> s.Group:
-        return self._call("POST", f"/v1/groups/{_segment(name)}/disable", s.Group)
 
     def events(self, *, limit: int = 100, **filters: Filter) -> list[s.Event]:
         """Return the active events that match the parameters of `GET /v1/events`, and at most
         `limit` that are over."""
         events: list[s.Event] = []
-        for event in self._pages("/v1/events", s.Event, filters):
+        for event in self.pages(of_events.LIST_EVENTS, **filters):
             limit -= event.ended_at is not None
             if limit < 0:
                 break
             events.append(event)
         return events
 
-    def event(self, id: str) -> s.EventDetails:
-        return self._call("GET", f"/v1/events/{_segment(id)}", s.EventDetails)
-
-    def cancel_events(self, request: s.CancelEventsRequest) -> s.CancelledEvents:
-        return self._call("POST", "/v1/events/cancel", s.CancelledEvents, body=request)
-
-    def schedule(self, request: s.ScheduleRequest) -> s.Outcome:
-        return self._call("POST", "/v1/events", s.Outcome, body=request)
-
-    def approve(self, id: str, *, ignore_windows: bool = False) -> s.Outcome:
-        query = {"ignore_windows": "true" if ignore_windows else None}
-        return self._call("POST", f"/v1/events/{_segment(id)}/approve", s.Outcome, query=query)
-
-    def on_event(self, verb: str, id: str, body: object = None) -> s.Outcome:
-        """Postpone, cancel, retry, finish or abandon an event, or report a machine ready for it."""
-        return self._call("POST", f"/v1/events/{_segment(id)}/{verb}", s.Outcome, body=body)
-
-    def group_windows(self, name: str) -> s.GroupWindows:
-        return self._call("GET", f"/v1/groups/{_segment(name)}/windows", s.GroupWindows)
-
     def maintenance(self) -> list[m.Maintenance]:
-        return list(self._pages("/v1/maintenance", m.Maintenance, {}))
-
-    def set_maintenance(self, name: str, request: m.MaintenanceRequest) -> m.MaintenanceOutcome:
-        path = f"/v1/maintenance/{_segment(name)}"
-        return self._call("PUT", path, m.MaintenanceOutcome, body=request)
-
-    def remove_maintenance(self, name: str) -> m.Maintenance:
-        return self._call("DELETE", f"/v1/maintenance/{_segment(name)}", m.Maintenance)
-
-    def explain(self, id: str) -> s.Explanation:
-        return self._call("GET", f"/v1/events/{_segment(id)}/explain", s.Explanation)
-
-    def fail_machine(self, name: str, request: s.FailMachineRequest) -> s.Outcome:
-        return self._call("POST", f"/v1/machines/{_segment(name)}/fail", s.Outcome, body=request)
-
-    def on_machines(self, verb: str, machines: Sequence[str]) -> s.Outcomes:
-        """Restart, redeploy, evict or delete several machines, all of them or none."""
-        request = s.MachinesRequest(machines=list(machines))
-        return self._call("POST", f"/v1/batch/{verb}", s.Outcomes, body=request)
-
-    def evict_group(self, name: str) -> s.Outcomes:
-        return self._call("POST", f"/v1/groups/{_segment(name)}/evict", s.Outcomes)
-
-    def scale_in(self, name: str, request: s.ScaleInRequest) -> s.Outcomes:
-        path = f"/v1/groups/{_segment(name)}/scale-in"
-        return self._call("POST", path, s.Outcomes, body=request)
-
-    def set_policy(self, name: str, request: s.PolicyRequest) -> s.GroupOutcome:
-        path = f"/v1/groups/{_segment(name)}/policy"
-        return self._call("PATCH", path, s.GroupOutcome, body=request)
-
-    def hosts(self, **filters: Filter) -> list[s.Host]:
-        return self._call("GET", "/v1/hosts", list[s.Host], query=filters)
-
-    def host(self, name: str) -> s.Host:
-        return self._call("GET", f"/v1/hosts/{_segment(name)}", s.Host)
-
-    def explain_host(self, name: str) -> s.HostExplanation:
-        return self._call("GET", f"/v1/hosts/{_segment(name)}/explain", s.HostExplanation)
-
-    def on_host(self, verb: str, name: str, body: object = None) -> s.Outcomes:
-        """Maintain, degrade, fail, repair, cordon, uncordon, drain or return a host, revoke its
-        certificates, or declare that it is without a node."""
-        return self._call("POST", f"/v1/hosts/{_segment(name)}/{verb}", s.Outcomes, body=body)
-
-    def enroll(self, request: s.EnrollmentRequest) -> s.Enrollment:
-        return self._call("POST", "/v1/enrollments", s.Enrollment, body=request)
-
-    def rollouts(self, **filters: Filter) -> list[r.Rollout]:
-        return self._call("GET", "/v1/rollouts", list[r.Rollout], query=filters)
-
-    def rollout(self, id: str, *, expected_end: bool = False) -> r.RolloutReport:
-        query = {"expected_end": "true"} if expected_end else {}
-        return self._call("GET", f"/v1/rollouts/{_segment(id)}", r.RolloutReport, query=query)
-
-    def start_rollout(self, request: r.RolloutRequest) -> r.RolloutReport:
-        return self._call("POST", "/v1/rollouts", r.RolloutReport, body=request)
-
-    def plan_rollout(
-        self, request: r.RolloutRequest, *, lane: str | None = None, steps: int | None = None
-    ) -> r.RolloutPlan:
-        """Plan a rollout; of its steps, return those of a lane, at most so many."""
-        query = {"lane": lane, "steps": None if steps is None else str(steps)}
-        return self._call("POST", "/v1/rollouts/plan", r.RolloutPlan, body=request, query=query)
-
-    def rollout_steps(
-        self,
-        id: str,
-        *,
-        group: str | None = None,
-        host: str | None = None,
-        state: str | None = None,
-    ) -> Iterator[r.Step]:
-        query = {"group": group, "host": host, "state": state, "limit": "1000"}
-        return self._pages(f"/v1/rollouts/{_segment(id)}/steps", r.Step, query)
-
-    def on_rollout(self, verb: str, id: str, body: object = None) -> r.RolloutReport:
-        """Pause, resume or abort a rollout, or skip steps of it."""
-        return self._call("POST", f"/v1/rollouts/{_segment(id)}/{verb}", r.RolloutReport, body=body)
-
-    def explain_rollout(
-        self, id: str, *, group: str | None = None, host: str | None = None
-    ) -> r.RolloutExplanation:
-        path = f"/v1/rollouts/{_segment(id)}/explain"
-        return self._call("GET", path, r.RolloutExplanation, query={"group": group, "host": host})
+        return list(self.pages(of_maintenance.LIST_MAINTENANCE))
 
     def halts(self) -> list[h.Halt]:
-        return list(self._pages("/v1/halts", h.Halt, {}))
-
-    def place_halt(self, request: h.HaltRequest) -> h.Halt:
-        return self._call("POST", "/v1/halts", h.Halt, body=request)
-
-    def release_halt(self, id: str, request: h.ReleaseRequest) -> h.Halt:
-        return self._call("POST", f"/v1/halts/{_segment(id)}/release", h.Halt, body=request)
-
-    def apply(
-        self,
-        text: bytes,
-        *,
-        plan: bool = False,
-        force: bool = False,
-        placement: str | None = None,
-        remove: int | None = None,
-        if_match: str | None = None,
-    ) -> FleetDifference:
-        query = {"plan": plan, "force": force, "placement": placement, "remove": remove}
-        headers = {"If-Match": f'"{if_match}"'} if if_match else {}
-        return self._call(
-            *("PUT", "/v1/fleet", FleetDifference),
-            body=msgspec.Raw(text),
-            query=query,
-            headers=headers,
-        )
-
-    def fleet_progress(self) -> FleetProgress:
-        return self._call("GET", "/v1/fleet/progress", FleetProgress)
+        return list(self.pages(of_halts.LIST_HALTS))
 
     def tokens(self) -> list[t.Token]:
-        return list(self._pages("/v1/tokens", t.Token, {"limit": TOKENS_PAGE}))
+        return list(self.pages(of_tokens.LIST_TOKENS, limit=TOKENS_PAGE))
 
-    def create_token(self, request: t.TokenRequest) -> t.CreatedToken:
-        return self._call("POST", "/v1/tokens", t.CreatedToken, body=request)
-
-    def revoke_token(self, id_or_name: str, request: t.RevokeRequest) -> t.Token:
-        path = f"/v1/tokens/{_segment(id_or_name)}/revoke"
-        return self._call("POST", path, t.Token, body=request)
-
-    def faults(self) -> list[f.Fault]:
-        return self._call("GET", "/v1/faults", list[f.Fault])
-
-    def add_fault(self, request: f.FaultRequest) -> f.Fault:
-        return self._call("POST", "/v1/faults", f.Fault, body=request)
-
-    def clear_fault(self, id: str) -> f.Fault:
-        return self._call("DELETE", f"/v1/faults/{_segment(id)}", f.Fault)
-
-    def clear_faults(self) -> list[f.Fault]:
-        return self._call("DELETE", "/v1/faults", list[f.Fault])
+    def rollout_steps(self, id: str, **filters: Filter) -> Iterator[r.Step]:
+        return self.pages(of_rollouts.LIST_ROLLOUT_STEPS, id, limit="1000", **filters)
 
     def verdict(self, machine: str | None = None, event: str | None = None) -> Verdict:
-        from forewarn.verdict.verdict import Verdict
+        from forewarn.control.operations.verdict import GET_VERDICT
 
-        query = {"machine": machine, "event": event}
-        return self._call("GET", "/v1/verdict", Verdict, query=query)
+        return self.call(GET_VERDICT, machine=machine, event=event)
 
     def forget_verdict(self) -> Verdict:
-        from forewarn.verdict.verdict import Verdict
+        from forewarn.control.operations.verdict import FORGET_VERDICT
 
-        return self._call("POST", "/v1/verdict/forget", Verdict)
+        return self.call(FORGET_VERDICT)
 
-    def clock(self) -> s.Clock:
-        return self._call("GET", "/v1/clock", s.Clock)
+    def apply(
+        self, text: bytes, *, if_match: str | None = None, **query: Filter
+    ) -> FleetDifference:
+        """Apply a fleet file, or plan it, with the parameters of `PUT /v1/fleet`."""
+        headers = {"If-Match": f'"{if_match}"'} if if_match else {}
+        path = of_fleet.PUT_FLEET.path
+        return self._call("PUT", path, FleetDifference, msgspec.Raw(text), query, headers)
 
     def advance(self, request: s.AdvanceRequest) -> s.Clock:
         """Advance a virtual clock, and wait for everything that becomes due, however long it
         takes."""
         timeout, self.timeout = self.timeout, None
         try:
-            return self._call("POST", "/v1/clock/advance", s.Clock, body=request)
+            return self.call(of_service.ADVANCE_CLOCK, request)
         finally:
             self.timeout = timeout
 
@@ -321,23 +212,10 @@ class ControlClient:
         """Play the clock forward, with as many requests as that takes."""
         to = request.to or self.clock().now + timedelta(seconds=request.by or 0.0)
         while True:
-            clock = self._call("POST", "/v1/clock/play", s.Clock, body=request)
+            clock = self.call(of_service.PLAY_CLOCK, request)
             if clock.now >= to:
                 return clock
             request = msgspec.structs.replace(request, by=None, to=to)
-
-    def resume_clock(self, speed: float = 1.0) -> s.Clock:
-        request = s.ResumeClockRequest(speed=speed)
-        return self._call("POST", "/v1/clock/resume", s.Clock, body=request)
-
-    def accept_clock(self) -> s.AcceptedClock:
-        return self._call("POST", "/v1/clock/accept", s.AcceptedClock)
-
-    def pause_clock(self) -> s.Clock:
-        return self._call("POST", "/v1/clock/pause", s.Clock)
-
-    def history(self, query: Mapping[str, str | None]) -> HistoryPage:
-        return self._call("GET", "/v1/history", HistoryPage, query=query)
 
     def last_records(self, query: Mapping[str, str | None], limit: int) -> list[HistoryRecord]:
         """Return the last `limit` matching records, the newest last."""
@@ -345,7 +223,7 @@ class ControlClient:
         before: str | None = None
         while len(records) < limit:
             size = str(min(limit - len(records), 1_000))
-            page = self.history({**query, "limit": size, "before": before})
+            page = self.history(**{**query, "limit": size, "before": before})
             records += page.records
             if not page.next:
                 break
@@ -360,7 +238,7 @@ class ControlClient:
         after = str(seq)
         while after and remaining != 0:
             size = str(min(remaining or 1_000, 1_000))
-            page = self.history({**query, "limit": size, "after_seq": after})
+            page = self.history(**{**query, "limit": size, "after_seq": after})
             yield from page.records
             after = page.next
             remaining = None if remaining is None else remaining - len(page.records)
@@ -381,10 +259,6 @@ class ControlClient:
             ) from error
         finally:
             connection.close()
-
-    def changes(self, query: Mapping[str, str | None]) -> ChangesPage:
-        """Return the changes after a commit (`after`), waiting up to `wait` seconds for them."""
-        return self._call("GET", "/v1/changes", ChangesPage, query=query)
 
     def follow(
         self,
@@ -417,33 +291,37 @@ class ControlClient:
             )
         return self._decode(contents, s.BackupContents)
 
-    def _call(
-        self,
-        method: str,
-        path: str,
-        type: type[T],
-        *,
-        body: object = None,
-        query: Mapping[str, Filter] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> T:
-        target = _target(path, query or {})
-        key = {KEY: str(uuid.uuid4())} if method == "POST" and _once_only(path) else {}
-        status, _, content = self._send(method, target, body, {**key, **(headers or {})})
-        if status >= 400:
-            raise self._refusal(status, path, content)
-        return self._decode(content, type)
+    def call(self, operation: Operation[T], *arguments: Any, **query: Filter) -> T:
+        """Carry out an operation. The arguments are those of its path, in order, and its body."""
+        path, body = _filled(operation, arguments)
+        key = {KEY: str(uuid.uuid4())} if operation.keyed else {}
+        return self._call(operation.method, path, operation.returns, body, query, key)
 
-    def _pages(self, path: str, type: type[T], query: Mapping[str, Filter]) -> Iterator[T]:
+    def pages(self, operation: Operation[list[T]], *arguments: str, **query: Filter) -> Iterator[T]:
         """Yield the items of all pages of a list."""
+        path, _ = _filled(operation, arguments)
         target = _target(path, query)
         while target:
             status, headers, content = self._send("GET", target, None, {})
             if status >= 400:
                 raise self._refusal(status, path, content)
-            yield from self._decode(content, list[type])  # type: ignore[valid-type]
+            yield from self._decode(content, operation.returns)
             link = _NEXT.search(headers.get("Link", ""))
             target = link[1] if link else ""
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        type: type[T],
+        body: object,
+        query: Mapping[str, Filter],
+        headers: Mapping[str, str],
+    ) -> T:
+        status, _, content = self._send(method, _target(path, query), body, headers)
+        if status >= 400:
+            raise self._refusal(status, path, content)
+        return self._decode(content, type)
 
     def _decode(self, content: bytes | str, type: type[T]) -> T:
         try:
@@ -642,20 +520,11 @@ def _is(response: tuple[int, Message, bytes], status: int, problem: str) -> bool
         return False
 
 
-def _once_only(path: str) -> bool:
-    """Whether a POST to this path must not be carried out twice, and so needs a key."""
-    parts = (
-        "tokens",
-        "enrollments",
-        "clock",
-        "faults",
-        "halts",
-        "verdict",
-        "rollouts/plan",
-        "events/cancel",
-    )
-    repeatable = tuple(f"/v1/{part}" for part in parts)
-    return not path.startswith(repeatable)
+def _filled(operation: Operation[Any], arguments: Sequence[Any]) -> tuple[str, Any]:
+    """Return the path of an operation with its parameters, and the body."""
+    values = iter(arguments)
+    path = _PARAMETER.sub(lambda _: quote(next(values), safe=""), operation.path)
+    return path, next(values, None)
 
 
 def _target(path: str, query: Mapping[str, Filter]) -> str:
@@ -666,7 +535,3 @@ def _target(path: str, query: Mapping[str, Filter]) -> str:
         if value is not None
     }
     return f"{path}?{urlencode(parameters)}" if parameters else path
-
-
-def _segment(text: str) -> str:
-    return quote(text, safe="")

@@ -19,7 +19,8 @@ from forewarn.control.http import replay
 from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Context
 from forewarn.control.http.errors import ProblemError
-from forewarn.control.http.operation import Operation, operation_of
+from forewarn.control.http.operation import operation_of
+from forewarn.control.operations.operation import Operation
 from forewarn.service.engine.writer import CommitPlan, RequestContext
 from forewarn.store.port import Key, StoreFailed
 from forewarn.support.logs import logger
@@ -67,7 +68,7 @@ class IdempotencyKeys:
         operation = operation_of(request.route_handler)
         if not operation.keyed:
             raise ProblemError(
-                "invalid", f"this operation takes no {HEADER}: {operation.why_no_key}"
+                "invalid", f"this operation takes no {HEADER}: {operation.reason_for_no_key}"
             )
         if len(values) > 1 or re.match(PATTERN, values[0]) is None:
             raise ProblemError(
@@ -92,7 +93,7 @@ class IdempotencyKeys:
         return key
 
     async def _raise_if_done(
-        self, key: Key, request: Request[Any, Any, Any], operation: Operation
+        self, key: Key, request: Request[Any, Any, Any], operation: Operation[Any]
     ) -> None:
         stored = await self._context.store.keyed_request(key.owner, key.name)
         if stored is None:
@@ -116,7 +117,7 @@ class IdempotencyKeys:
             await self._store(key, status, body)
         call = self._context.call(request.scope["state"]["caller"], {})
         decoded = msgspec.json.decode(body)
-        authorization.require_replay(call, operation.keyed_response, decoded, name)
+        authorization.require_replay(call, operation, decoded, name)
         self.release(request.scope)
         raise Replayed(status, body, request.url.path)
 

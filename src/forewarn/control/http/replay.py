@@ -9,8 +9,9 @@ import msgspec
 
 from forewarn.control.http.context import Context
 from forewarn.control.http.errors import RefusedError
-from forewarn.control.http.operation import KeyedResponse, Operation
+from forewarn.control.operations.operation import Operation
 from forewarn.control.schema import core as s
+from forewarn.control.schema.rollouts import RolloutReport
 from forewarn.control.views import core, rollouts
 from forewarn.core import Event, Refused
 from forewarn.core.refusal import unknown
@@ -20,36 +21,35 @@ from forewarn.store.port import Commit, KeyedRequest
 
 
 async def rebuild_response(
-    context: Context, operation: Operation, keyed: KeyedRequest, name: str
+    context: Context, operation: Operation[Any], keyed: KeyedRequest, name: str
 ) -> object:
     """Return the response body; `name` is the resource that the path names, if it names one."""
     commit = await _commit(context, keyed)
     platform, notes = context.platform, list(commit.notes)
-    match operation.keyed_response:
-        case KeyedResponse.OUTCOME:
-            event = _event_of_path(await platform.events(commit.about), operation, name)
-            return core.outcome(Outcome(_existing(event, "its event"), commit.notes))
-        case KeyedResponse.OUTCOMES:
-            events = await platform.events(commit.about)
-            return core.outcomes(Outcomes(tuple(events), commit.notes))
-        case KeyedResponse.ROLLOUT:
-            ids = [put.rollout.id for put in commit.puts if isinstance(put, RolloutPut)]
-            report = await context.rollouts.report(ids[0] if ids else name)
-            return rollouts.report(_existing(report, "its rollout"))
-        case KeyedResponse.GROUP:
-            group = _existing(platform.machine_index.group(name), "its group")
-            return core.group(group, platform.coverage(group.machines))
-        case _:
-            group, machine = _existing(platform.machine_index.machine(name), "its machine")
-            polls, now = platform.poll_index.polls(name), platform.writer.now().at
-            view = core.machine(group, machine, polls, context.metadata_url_of, now)
-            return s.MachineOutcome(**msgspec.structs.asdict(view), notes=notes)
+    if operation.returns is s.Outcome:
+        event = _event_of_path(await platform.events(commit.about), operation, name)
+        return core.outcome(Outcome(_existing(event, "its event"), commit.notes))
+    if operation.returns is s.Outcomes:
+        events = await platform.events(commit.about)
+        return core.outcomes(Outcomes(tuple(events), commit.notes))
+    if operation.returns is RolloutReport:
+        ids = [put.rollout.id for put in commit.puts if isinstance(put, RolloutPut)]
+        report = await context.rollouts.report(ids[0] if ids else name)
+        return rollouts.report(_existing(report, "its rollout"))
+    if operation.returns is s.Group:
+        group = _existing(platform.machine_index.group(name), "its group")
+        return core.group(group, platform.coverage(group.machines))
+    assert operation.returns is s.MachineOutcome, operation.call
+    group, machine = _existing(platform.machine_index.machine(name), "its machine")
+    polls, now = platform.poll_index.polls(name), platform.writer.now().at
+    view = core.machine(group, machine, polls, context.metadata_url_of, now)
+    return s.MachineOutcome(**msgspec.structs.asdict(view), notes=notes)
 
 
-def _event_of_path(events: list[Event], operation: Operation, name: str) -> Event | None:
+def _event_of_path(events: list[Event], operation: Operation[Any], name: str) -> Event | None:
     """Return the event that the path names. An event of joint maintenance is committed together
     with others, in any order."""
-    if operation.tag == "events" and name:
+    if operation.path.startswith("/v1/events/") and name:
         events = [event for event in events if event.id.startswith(name.strip().upper())]
     return events[0] if events else None
 

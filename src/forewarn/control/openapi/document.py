@@ -15,17 +15,19 @@ from typing import Any
 import msgspec
 from litestar import Litestar
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import BodyKwarg, PathParameter, QueryParameter
+from litestar.params import PathParameter, QueryParameter
 from litestar.types import Empty
 
 from forewarn import __version__
 from forewarn.control.http.access.authorization import role_for
 from forewarn.control.http.idempotency import HEADER, MAX_KEY, PATTERN
-from forewarn.control.http.operation import Operation, operation_of
+from forewarn.control.http.operation import ignored_fields, operation_of
 from forewarn.control.http.problems import BY_STATUS, PAGE
 from forewarn.control.openapi.field_docstrings import field_docstrings
-from forewarn.control.openapi.responses import UNIONS, problem_response, response_type, responses
+from forewarn.control.openapi.responses import problem_response, responses
 from forewarn.control.openapi.values import resolved
+from forewarn.control.operations.operation import Operation
+from forewarn.control.operations.table import ID_OF, OPERATIONS, TAG_OF, TAGS
 from forewarn.control.schema import core as s
 from forewarn.core.access import Role
 from forewarn.service.fleet import shapes as fleet_shapes
@@ -37,53 +39,40 @@ NULL = {"type": "null"}
 VERDICT_TYPES = (Complaint, Conduct, Course, Unannounced, Verdict)  # described for editors
 IGNORED = "Returned by GET; ignored in a request."
 FLEET_MEDIA_TYPES = ("application/json", "application/yaml")
+UNIONS = (typing.Union, types.UnionType)
 BOUNDS = {"ge": "minimum", "le": "maximum", "max_length": "maxLength", "min_length": "minLength"}
 METHODS = ("GET", "PUT", "POST", "PATCH", "DELETE")  # in this order
 INTRODUCTION = (
     "The API for operators and their programs. Bodies are JSON, times are RFC 3339, and durations"
     f" are in seconds. Every error is a problem (RFC 9457) of one of the kinds listed on {PAGE}."
 )
-TAGS = {
-    "machines": "Machines, and operations on a single machine.",
-    "groups": "Groups of machines that share a document of events.",
-    "hosts": "Hosts that machines run on.",
-    "events": "Scheduled events, active and past.",
-    "maintenance": "When maintenance may start: windows and blackouts for machines of all groups.",
-    "rollouts": "Maintenance of many machines, one update domain of each group at a time.",
-    "halts": "Halts: nothing that one covers starts until it is released.",
-    "fleet": "The inventory: groups, machines and hosts.",
-    "history": "Who did what, and when.",
-    "feed": "Every change, as a stream or by long-polling.",
-    "tokens": "Tokens that authenticate the callers of this API.",
-    "faults": "Faults that are injected on purpose.",
-    "verdict": "What clients did about their events.",
-    "service": "The service itself: status, health, clock and backups.",
-}
 
 
-def operations(app: Litestar) -> dict[str, tuple[HTTPRouteHandler, Operation]]:
+def operations(app: Litestar) -> dict[str, tuple[HTTPRouteHandler, Operation[Any]]]:
     """Return the handler and declaration of every operation, ordered, by method and path."""
-    declared: dict[tuple[bool, str, int], tuple[HTTPRouteHandler, Operation]] = {}
-    for route in app.routes:
-        handlers: Mapping[str, Any] = getattr(route, "route_handler_map", {})
-        for method, (handler, _model) in handlers.items():
-            if method not in METHODS or not handler.resolve_include_in_schema():
-                continue
-            path = route.path_format
-            order = (not path.startswith("/v1/"), path, METHODS.index(method))
-            declared[order] = (handler, operation_of(handler))
-    return {
-        f"{METHODS[method]} {path}": declared[other, path, method]
-        for other, path, method in sorted(declared)
+    bound = {
+        operation_of(handler): handler
+        for route in app.routes
+        for handler in getattr(route, "route_handlers", ())
+        if isinstance(handler, HTTPRouteHandler)
     }
+    return {
+        operation.call: (bound[operation], operation)
+        for operation in sorted(OPERATIONS.values(), key=_order)
+    }
+
+
+def _order(operation: Operation[Any]) -> tuple[bool, str, int]:
+    path = operation.path
+    return not path.startswith("/v1/"), path, METHODS.index(operation.method)
 
 
 def document(app: Litestar) -> dict[str, Any]:
     declared = operations(app)
     body_types: dict[Any, None] = {s.Problem: None}
-    for handler, _ in declared.values():
-        both = (_body_type(handler), response_type(handler))
-        body_types |= dict.fromkeys(body_type for body_type in both if body_type is not None)
+    for _, operation in declared.values():
+        both = (operation.takes, operation.returns)
+        body_types |= dict.fromkeys(each for each in both if each not in (None, bytes))
     schemas, components = msgspec.json.schema_components(list(body_types), ref_template=REFERENCE)
     known = dict(zip(map(repr, body_types), schemas, strict=True))
     for name, schema in fleet_shapes.schema()["$defs"].items():
@@ -93,15 +82,14 @@ def document(app: Litestar) -> dict[str, Any]:
         if text := component.get("description"):  # a docstring, of which Pythons indent the lines
             component["description"] = " ".join(text.split())
     _refine(components, body_types)
-    for _, operation in declared.values():
-        for field in sorted(operation.ignores):
+    for handler, operation in declared.values():
+        for field in sorted(ignored_fields(handler)):
             properties = components[_FLEET_TEXTS[operation.fleet_text]]["properties"]
             properties.setdefault(field, {"description": IGNORED, "readOnly": True})
     paths: dict[str, dict[str, Any]] = {}
-    for name, (handler, operation) in declared.items():
-        method, path = name.split()
-        entry = _operation(method, path, handler, operation, known)
-        paths.setdefault(path, {})[method.lower()] = entry
+    for handler, operation in declared.values():
+        entry = _operation(handler, operation, known)
+        paths.setdefault(operation.path, {})[operation.method.lower()] = entry
     return {
         "openapi": "3.1.0",
         "info": {
@@ -130,41 +118,36 @@ def document(app: Litestar) -> dict[str, Any]:
 
 
 def _operation(
-    method: str,
-    path: str,
-    handler: HTTPRouteHandler,
-    operation: Operation,
-    known: Mapping[str, Any],
+    handler: HTTPRouteHandler, operation: Operation[Any], known: Mapping[str, Any]
 ) -> dict[str, Any]:
-    body_type = _body_type(handler)
     entry: dict[str, Any] = {
-        "operationId": operation.id,
+        "operationId": ID_OF[operation],
         "summary": operation.summary,
-        "tags": [operation.tag],
+        "tags": [TAG_OF[operation]],
     }
     if description := _description(handler, operation):
         entry["description"] = description
-    if parameters := list(_parameters(handler, operation, method, path)):
+    if parameters := list(_parameters(handler, operation)):
         entry["parameters"] = parameters
     if operation.fleet_text:
         reference = {"$ref": REFERENCE.format(name=_FLEET_TEXTS[operation.fleet_text])}
         content = {kind: {"schema": reference} for kind in FLEET_MEDIA_TYPES}
         entry["requestBody"] = {"required": True, "content": content}
-    elif body_type is not None:
-        content = {"application/json": {"schema": known[repr(body_type)]}}
+    elif operation.takes is not None:
+        content = {"application/json": {"schema": known[repr(operation.takes)]}}
         required = not handler.parsed_fn_signature.parameters["data"].is_optional
         entry["requestBody"] = {"required": required, "content": content}
     if operation.example is not None:
         for kind in entry["requestBody"]["content"].values():
             kind["example"] = operation.example
     entry["responses"] = responses(handler, operation, known, "requestBody" in entry)
-    role = role_for(handler)
+    role = role_for(operation)
     if role is None:
         entry["security"] = []
     else:
         entry["x-role"] = role.value
-    if operation.command_example:
-        entry["x-command"] = f"forewarn {operation.command_example}"
+    if operation.command:
+        entry["x-command"] = f"forewarn {operation.command}"
     return entry
 
 
@@ -177,14 +160,14 @@ _FLEET_TEXTS = {
 }
 
 
-def _description(handler: HTTPRouteHandler, operation: Operation) -> str:
+def _description(handler: HTTPRouteHandler, operation: Operation[Any]) -> str:
     text = " ".join((handler.fn.__doc__ or "").split())
     if operation.fleet_text:
         text += (
             f" The body is a {operation.fleet_text} as YAML or JSON; errors name the line."
             ' See "The fleet file" in the documentation.'
         )
-    if role_for(handler) is Role.ADMIN:
+    if role_for(operation) is Role.ADMIN:
         text += " Requires the role admin."
     return text.strip()
 
@@ -206,9 +189,7 @@ def _path_parameter(path: str, name: str) -> str:
     return _PATH_PARAMETERS.get(before, f"{name.capitalize()} of the {noun}.")
 
 
-def _parameters(
-    handler: HTTPRouteHandler, operation: Operation, method: str, path: str
-) -> Iterator[dict[str, Any]]:
+def _parameters(handler: HTTPRouteHandler, operation: Operation[Any]) -> Iterator[dict[str, Any]]:
     for name, field in handler.parsed_fn_signature.parameters.items():
         kind = field.kwarg_definition
         if isinstance(kind, PathParameter):
@@ -216,7 +197,7 @@ def _parameters(
                 "name": name,
                 "in": "path",
                 "required": True,
-                "description": _path_parameter(path, name),
+                "description": _path_parameter(operation.path, name),
                 "schema": _schema(field.annotation, kind),
             }
         elif isinstance(kind, QueryParameter):
@@ -243,7 +224,7 @@ def _parameters(
             " 412 and nothing is changed.",
             "schema": {"type": "string"},
         }
-    if operation.conditional and method == "PUT":
+    if operation.conditional and operation.method == "PUT":
         yield {
             "name": "If-None-Match",
             "in": "header",
@@ -251,7 +232,7 @@ def _parameters(
             " is changed.",
             "schema": {"type": "string"},
         }
-    if operation.tagged and method == "GET":
+    if operation.tagged:
         yield {
             "name": "If-None-Match",
             "in": "header",
@@ -273,14 +254,6 @@ def _schema(annotation: Any, kind: PathParameter | QueryParameter) -> dict[str, 
 def _not_null(annotation: Any) -> Any:
     parts = [a for a in typing.get_args(annotation) if a is not types.NoneType]
     return parts[0] if typing.get_origin(annotation) in UNIONS else annotation
-
-
-def _body_type(handler: HTTPRouteHandler) -> Any:
-    """Return the type of the JSON body, or None."""
-    field = handler.parsed_fn_signature.parameters.get("data")
-    if field is None or not isinstance(field.kwarg_definition, BodyKwarg):
-        return None
-    return _not_null(field.annotation)
 
 
 def _with_references(schema: Any) -> Any:

@@ -3,24 +3,18 @@ an operation can answer with."""
 
 from __future__ import annotations
 
-import types
-import typing
 from collections.abc import Mapping
 from typing import Any
 
-from litestar import Response
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import PathParameter
-from litestar.response import Stream
 
-from forewarn.control.http.access.authorization import role_for
 from forewarn.control.http.idempotency import REPLAYED
-from forewarn.control.http.operation import Operation
 from forewarn.control.http.problems import BY_STATUS, MEDIA_TYPE, Kind
+from forewarn.control.operations.operation import Operation
 from forewarn.control.schema.core import CLOCK_HEADER, COMMIT_HEADER
 
 PROBLEM = "#/components/schemas/Problem"
-UNIONS = (typing.Union, types.UnionType)
 AUTHENTICATION_STATUSES = (401, 403, 429)
 ETAG = {
     "description": "Tag of this state, for If-Match and If-None-Match.",
@@ -58,7 +52,7 @@ REPLAY = {
 
 
 def responses(
-    handler: HTTPRouteHandler, operation: Operation, known: Mapping[str, Any], has_body: bool
+    handler: HTTPRouteHandler, operation: Operation[Any], known: Mapping[str, Any], has_body: bool
 ) -> dict[str, Any]:
     headers: dict[str, Any] = {"X-Request-Id": REQUEST_ID, COMMIT_HEADER: COMMIT}
     if not operation.public:
@@ -74,11 +68,11 @@ def responses(
     success: dict[str, Any] = {"description": "Success.", "headers": headers}
     if operation.status == 201:
         success["description"] = "Created."
-    body_type = response_type(handler)
-    schema = {"type": "object"} if body_type is None else known[repr(body_type)]
-    media = _media_type(handler)
-    if media != "application/json":
+    if operation.returns is bytes:
+        media = str(handler.media_type).partition(";")[0]
         schema = {"type": "string"} if media.startswith("text/") else {}
+    else:
+        media, schema = "application/json", known[repr(operation.returns)]
     success["content"] = {media: {"schema": schema}}
     if operation.links:
         success["links"] = {
@@ -97,18 +91,19 @@ def responses(
     return described
 
 
-def _problem_statuses(handler: HTTPRouteHandler, operation: Operation, has_body: bool) -> list[int]:
+def _problem_statuses(
+    handler: HTTPRouteHandler, operation: Operation[Any], has_body: bool
+) -> list[int]:
     statuses = {*operation.refuses, 400, 500}  # any operation refuses unknown parameters and bodies
     signature = handler.parsed_fn_signature.parameters
     kinds = [field.kwarg_definition for field in signature.values()]
-    if role_for(handler) is not None:
+    if not operation.public:
         statuses |= {*AUTHENTICATION_STATUSES, 421}
     if any(isinstance(kind, PathParameter) for kind in kinds):
         statuses |= {404}
     if has_body:
         statuses |= {413, 415}
-    changes = not handler.http_methods <= {"GET"}
-    if changes:
+    if operation.changes:
         statuses |= {503, 415}
     if operation.keyed:
         statuses |= {409, 422}
@@ -128,25 +123,3 @@ def problem_response(kind: Kind) -> dict[str, Any]:
         "headers": headers,
         "content": {MEDIA_TYPE: {"schema": {"$ref": PROBLEM}}},
     }
-
-
-def response_type(handler: HTTPRouteHandler) -> Any:
-    """Return the type of the response body; None if it is not declared, or is not JSON."""
-    spec = (handler.responses or {}).get(200)
-    if spec is not None:
-        return None if spec.data_container is bytes else spec.data_container
-    annotation = handler.parsed_fn_signature.return_type.annotation
-    if typing.get_origin(annotation) in UNIONS:
-        annotation = typing.get_args(annotation)[0]
-    origin = typing.get_origin(annotation) or annotation
-    if isinstance(origin, type) and issubclass(origin, Response | Stream):
-        body_type = next(iter(typing.get_args(annotation)), None)
-        return None if body_type in (None, bytes, str, Any) else body_type
-    return None if annotation in (bytes, str) else annotation
-
-
-def _media_type(handler: HTTPRouteHandler) -> str:
-    spec = (handler.responses or {}).get(200)
-    media_type = handler.media_type if spec is None else spec.media_type
-    text = str(getattr(media_type, "value", media_type))
-    return text.partition(";")[0] if text.partition(";")[0] else "application/json"

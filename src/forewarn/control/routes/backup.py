@@ -13,18 +13,17 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
-from litestar import Request, get
-from litestar.openapi.datastructures import ResponseSpec
+from litestar import Request
 from litestar.response import Stream
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import ProblemError, RefusedError
-from forewarn.control.http.operation import Operation
+from forewarn.control.http.operation import route
+from forewarn.control.operations import service as operations
 from forewarn.control.schema import core as s
 from forewarn.control.views import core
-from forewarn.core.access import Role
 from forewarn.core.refusal import conflict
 from forewarn.store.port import Copy, StoreFailed
 from forewarn.support.logs import logger
@@ -33,10 +32,6 @@ BACKUP_CHUNK = 256 * 1024  # bytes of a backup that are sent at a time
 BACKUP_TAKEN_WITHIN = 30.0  # seconds in which the caller has to read a chunk
 
 _CLEANUP = "forewarn_backup"  # key in the scope of a request: its exit stack
-
-_RESPONSES = {
-    200: ResponseSpec(bytes, media_type=s.SQLITE, description="The backup, an SQLite file.")
-}
 
 log = logger("forewarn.control")
 
@@ -69,21 +64,7 @@ def _clean_up(app: ASGIApp) -> ASGIApp:
     return run
 
 
-@get(
-    "/v1/backup",
-    media_type=s.SQLITE,
-    responses=_RESPONSES,
-    middleware=[_clean_up],
-    **Operation(
-        id="getBackup",
-        tag="service",
-        summary="Download a backup of the whole state, an SQLite file",
-        role=Role.ADMIN,
-        refuses=(409, 503),
-        commands=("backup",),
-        command_example="backup copy.db",
-    ).options,
-)
+@route(operations.GET_BACKUP, media_type=s.SQLITE, middleware=[_clean_up])
 async def get_backup(request: Request[Any, Any, Any], call: Call) -> Stream:
     """A consistent copy of the whole state. The service continues to work meanwhile. The header
     `Forewarn-Copy` describes the contents as JSON."""

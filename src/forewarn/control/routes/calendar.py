@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Callable
 
 import msgspec
-from litestar import Response, get
+from litestar import Response
 
 from forewarn.control.http import filters
 from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import parse_selector
 from forewarn.control.http.filters import EventFilter
-from forewarn.control.http.operation import Operation
+from forewarn.control.http.operation import route
 from forewarn.control.http.parameters import ByGroup, ByHost, ByLabel, ByMachine
 from forewarn.control.http.preconditions import bytes_tag
-from forewarn.control.http.problems import CALENDAR_PATH
+from forewarn.control.operations import events as operations
 from forewarn.control.routes.events import require_known, require_visible
 from forewarn.control.views.calendar import calendar
 from forewarn.core import Status
@@ -30,18 +30,7 @@ MEDIA_TYPE = "text/calendar"
 CANCELLED_SHOWN = 7 * DAY
 
 
-@get(
-    CALENDAR_PATH,
-    media_type=MEDIA_TYPE,
-    **Operation(
-        id="getCalendar",
-        tag="events",
-        summary="Get planned events as a calendar (iCalendar)",
-        respects_limits=True,
-        tagged=True,
-        refuses=(404,),
-    ).options,
-)
+@route(operations.GET_CALENDAR, media_type=MEDIA_TYPE)
 async def get_calendar(
     call: Call,
     group: ByGroup = None,

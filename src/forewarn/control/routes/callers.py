@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, get
+from litestar import Request
 
 from forewarn.control.http.context import Call, context
-from forewarn.control.http.operation import Operation
+from forewarn.control.http.operation import route
 from forewarn.control.http.paging import (
     MAX_PAGE,
     After,
@@ -16,22 +16,12 @@ from forewarn.control.http.paging import (
     parse_name_cursor,
     take_page,
 )
+from forewarn.control.operations import machines as operations
 from forewarn.control.schema import core as s
 from forewarn.control.views import core
 
 
-@get(
-    "/v1/callers",
-    sync_to_thread=False,
-    **Operation(
-        id="listUnknownCallers",
-        tag="machines",
-        summary="List unknown callers",
-        paged=True,
-        commands=("caller list",),
-        command_example="caller list",
-    ).options,
-)
+@route(operations.LIST_UNKNOWN_CALLERS)
 def list_unknown_callers(
     request: Request[Any, Any, Any], call: Call, limit: Limit = MAX_PAGE, after: After = None
 ) -> list[s.UnknownCaller]:

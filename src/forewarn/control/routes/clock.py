@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import msgspec
-from litestar import get, post
 from litestar.params import JSONBody
 
 from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import RefusedError, duration_of, instant
-from forewarn.control.http.operation import Operation
+from forewarn.control.http.operation import route
+from forewarn.control.operations import service as operations
 from forewarn.control.schema import core as s
 from forewarn.core import Now, Refused, Time
-from forewarn.core.access import Role
 from forewarn.core.refusal import conflict, invalid
 from forewarn.core.time import MAX_TIME, SECOND
 from forewarn.service.engine.catch_up import Patience
@@ -26,37 +25,14 @@ PLAY_FOR = 20.0  # seconds of guard time after which a request to play is answer
 log = logger("forewarn.control")
 
 
-@get(
-    "/v1/clock",
-    sync_to_thread=False,
-    **Operation(
-        id="getClock",
-        tag="service",
-        summary="Get the service's time",
-        respects_limits=True,
-        commands=("clock show", "run"),
-        command_example="clock show",
-    ).options,
-)
+@route(operations.GET_CLOCK)
 def get_clock(call: Call) -> s.Clock:
     """`next_due` is when the next event starts, ends or is otherwise due; it is null for a token
     that is limited to groups."""
     return clock_of(call)
 
 
-@post(
-    "/v1/clock/advance",
-    **Operation(
-        id="advanceClock",
-        tag="service",
-        summary="Advance a virtual clock",
-        why_no_key="nothing of it is stored",
-        refuses=(409,),
-        commands=("clock advance",),
-        command_example="clock advance 10m",
-        example={"by": 600},
-    ).options,
-)
+@route(operations.ADVANCE_CLOCK)
 async def advance_clock(call: Call, data: JSONBody[s.AdvanceRequest]) -> s.Clock:
     """Advances the clock by a duration (`by`) or to a time (`to`). Everything that becomes due is
     done when the response is sent."""
@@ -69,19 +45,7 @@ async def advance_clock(call: Call, data: JSONBody[s.AdvanceRequest]) -> s.Clock
     return _advanced(call, now)
 
 
-@post(
-    "/v1/clock/play",
-    **Operation(
-        id="playClock",
-        tag="service",
-        summary="Play a virtual clock forward, waiting for clients at every change",
-        why_no_key="nothing of it is stored",
-        refuses=(409,),
-        commands=("clock play",),
-        command_example="clock play 15m",
-        example={"by": 900},
-    ).options,
-)
+@route(operations.PLAY_CLOCK)
 async def play_clock(call: Call, data: JSONBody[s.PlayRequest]) -> s.Clock:
     """Advances the clock like `/v1/clock/advance`, but at every change of a document waits until
     the machines that poll have seen it and have polled again, and gives each machine time to react
@@ -101,19 +65,7 @@ async def play_clock(call: Call, data: JSONBody[s.PlayRequest]) -> s.Clock:
     return _advanced(call, now)
 
 
-@post(
-    "/v1/clock/resume",
-    **Operation(
-        id="resumeClock",
-        tag="service",
-        summary="Resume a virtual clock",
-        why_no_key="nothing of it is stored",
-        refuses=(409,),
-        commands=("clock resume",),
-        command_example="clock resume --speed 60",
-        example={"speed": 60},
-    ).options,
-)
+@route(operations.RESUME_CLOCK)
 async def resume_clock(call: Call, data: JSONBody[s.ResumeClockRequest]) -> s.Clock:
     """From now on the clock advances continuously, at `speed` times real time, until it is
     paused."""
@@ -125,18 +77,7 @@ async def resume_clock(call: Call, data: JSONBody[s.ResumeClockRequest]) -> s.Cl
     return clock_of(call)
 
 
-@post(
-    "/v1/clock/pause",
-    **Operation(
-        id="pauseClock",
-        tag="service",
-        summary="Pause a virtual clock",
-        why_no_key="nothing of it is stored",
-        refuses=(409,),
-        commands=("clock pause",),
-        command_example="clock pause",
-    ).options,
-)
+@route(operations.PAUSE_CLOCK)
 async def pause_clock(call: Call) -> s.Clock:
     """The clock stops at its current time."""
     await _virtual_time().pause()
@@ -144,19 +85,7 @@ async def pause_clock(call: Call) -> s.Clock:
     return clock_of(call)
 
 
-@post(
-    "/v1/clock/accept",
-    **Operation(
-        id="acceptClock",
-        tag="service",
-        summary="Accept the wall clock after the service has stopped trusting it",
-        role=Role.ADMIN,
-        why_no_key="a second request is refused, because the clock is trusted by then",
-        refuses=(409,),
-        commands=("clock accept",),
-        command_example="clock accept",
-    ).options,
-)
+@route(operations.ACCEPT_CLOCK)
 async def accept_clock(call: Call) -> s.AcceptedClock:
     """The service continues with the time of the wall clock. See "The operator's guide" in the
     documentation."""

@@ -14,7 +14,7 @@ from litestar import Litestar, MediaType, Request, Response, get
 from litestar.response import Redirect
 
 from forewarn.control.http.context import context
-from forewarn.control.http.operation import Operation
+from forewarn.control.http.operation import PUBLIC
 from forewarn.control.http.preconditions import bytes_tag
 from forewarn.control.http.problems import DOCUMENT_PATH, PAGE
 from forewarn.control.http.responses import response_headers
@@ -23,21 +23,19 @@ from forewarn.control.openapi.html import POLICY, render
 
 REVALIDATE = "no-cache"  # a browser may store it, and revalidates it by its ETag
 
-_public = Operation(id="", tag="service", summary="", public=True)
 
-
-@get(DOCUMENT_PATH, include_in_schema=False, sync_to_thread=False, **_public.options)
+@get(DOCUMENT_PATH, sync_to_thread=False, opt=PUBLIC)
 def openapi(request: Request[Any, Any, Any]) -> Response[bytes]:
     return _cached(request, _generated(request.app)[0], MediaType.JSON)
 
 
-@get(PAGE, include_in_schema=False, sync_to_thread=False, **_public.options)
+@get(PAGE, sync_to_thread=False, opt=PUBLIC)
 def page(request: Request[Any, Any, Any]) -> Response[bytes]:
     response_headers(request.scope)["Content-Security-Policy"] = POLICY
     return _cached(request, _generated(request.app)[1], MediaType.HTML)
 
 
-@get("/", include_in_schema=False, sync_to_thread=False, opt=_public.options["opt"])
+@get("/", sync_to_thread=False, opt=PUBLIC)
 def root() -> Redirect:
     return Redirect("/ui/" if context().portal else PAGE)
 

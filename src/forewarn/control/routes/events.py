@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from litestar import Request, get, post
+from litestar import Request
 from litestar.params import JSONBody, QueryParameter
 
 from forewarn.control.http import filters
@@ -23,11 +23,7 @@ from forewarn.control.http.errors import (
 )
 from forewarn.control.http.filters import EventFilter
 from forewarn.control.http.operation import (
-    EVENT_LINKS,
-    KeyedResponse,
-    Operation,
-    links_to,
-    operation_of,
+    route,
 )
 from forewarn.control.http.paging import TimedAfter, add_next_link, parse_time_cursor
 from forewarn.control.http.parameters import (
@@ -40,30 +36,18 @@ from forewarn.control.http.parameters import (
     query_time,
 )
 from forewarn.control.http.preconditions import event_tag
+from forewarn.control.operations import events as operations
+from forewarn.control.operations.table import ID_OF
 from forewarn.control.schema import core as s
 from forewarn.control.views import core
 from forewarn.core import Event, EventType, Source, Status
-from forewarn.core.access import Role
 from forewarn.core.refusal import invalid
 from forewarn.service.platform.explain import Verb
 
 MAX_LISTED = 1_000  # events in one response, and the default
 
 
-@get(
-    "/v1/events",
-    **Operation(
-        id="listEvents",
-        tag="events",
-        summary="List events",
-        respects_limits=True,
-        paged=True,
-        refuses=(404,),
-        links=links_to("getEvent", "explainEvent", parameter="id", place="0/id"),
-        commands=("event list", "status"),
-        command_example="event list --all",
-    ).options,
-)
+@route(operations.LIST_EVENTS)
 async def list_events(
     request: Request[Any, Any, Any],
     call: Call,
@@ -114,22 +98,7 @@ async def list_events(
     return [core.event(event) for event in page]
 
 
-@post(
-    "/v1/events",
-    **Operation(
-        id="scheduleEvent",
-        tag="events",
-        summary="Announce an event",
-        status=201,
-        respects_limits=True,
-        keyed_response=KeyedResponse.OUTCOME,
-        refuses=(404,),
-        links=EVENT_LINKS,
-        commands=("event schedule",),
-        command_example="event schedule Reboot web_0 --notice 20m",
-        example={"type": "Reboot", "machines": ["web_0"], "notice": 1200},
-    ).options,
-)
+@route(operations.SCHEDULE_EVENT)
 async def schedule_event(call: Call, data: JSONBody[s.ScheduleRequest]) -> s.Outcome:
     """The event is for machines of one group. Without `notice` and `not_before`, it gets the
     minimum notice of its type."""
@@ -155,19 +124,7 @@ async def schedule_event(call: Call, data: JSONBody[s.ScheduleRequest]) -> s.Out
     return announced
 
 
-@get(
-    "/v1/events/{id:str}",
-    **Operation(
-        id="getEvent",
-        tag="events",
-        summary="Get an event",
-        respects_limits=True,
-        tagged=True,
-        refuses=(409,),
-        commands=("event show",),
-        command_example="event show 4933F66C",
-    ).options,
-)
+@route(operations.GET_EVENT)
 async def get_event(call: Call, id: Id) -> s.EventDetails:
     """Events that are over are found as long as the history is kept."""
     id = await authorization.require_event(call, id)
@@ -178,21 +135,7 @@ async def get_event(call: Call, id: Id) -> s.EventDetails:
     )
 
 
-@post(
-    "/v1/events/{id:str}/approve",
-    **Operation(
-        id="approveEvent",
-        tag="events",
-        summary="Approve an event",
-        role=Role.TENANT,
-        respects_limits=True,
-        keyed_response=KeyedResponse.OUTCOME,
-        conditional=True,
-        links=links_to("getEvent", parameter="id", place="id"),
-        commands=("event approve",),
-        command_example="event approve 4933F66C",
-    ).options,
-)
+@route(operations.APPROVE_EVENT)
 async def approve_event(
     call: Call,
     id: Id,
@@ -208,22 +151,7 @@ async def approve_event(
     return outcome(await call.platform.approve(id, call.by, ignore_windows=ignore_windows))
 
 
-@post(
-    "/v1/events/{id:str}/postpone",
-    **Operation(
-        id="postponeEvent",
-        tag="events",
-        summary="Postpone an event that has not started",
-        role=Role.TENANT,
-        respects_limits=True,
-        keyed_response=KeyedResponse.OUTCOME,
-        conditional=True,
-        links=links_to("getEvent", parameter="id", place="id"),
-        commands=("event postpone",),
-        command_example="event postpone 4933F66C --by 30m",
-        example={"by": 1800},
-    ).options,
-)
+@route(operations.POSTPONE_EVENT)
 async def postpone_event(call: Call, id: Id, data: JSONBody[s.PostponeRequest]) -> s.Outcome:
     """Moves `not_before`, as far and as often as the policy of the event's group allows
     (`may_postpone`). If it would be outside of the maintenance windows, it moves on to the next
@@ -236,23 +164,7 @@ async def postpone_event(call: Call, id: Id, data: JSONBody[s.PostponeRequest]) 
     return outcome(await call.platform.postpone(id, call.by, duration=by, until=until))
 
 
-@post(
-    "/v1/events/{id:str}/ready",
-    **Operation(
-        id="reportReady",
-        tag="events",
-        summary="Report whether a machine is ready for an event",
-        role=Role.TENANT,
-        respects_limits=True,
-        keyed_response=KeyedResponse.OUTCOME,
-        conditional=True,
-        refuses=(404,),
-        links=links_to("getEvent", parameter="id", place="id"),
-        commands=("event ready",),
-        command_example="event ready 4933F66C web_0 --note drained",
-        example={"machine": "web_0", "note": "drained"},
-    ).options,
-)
+@route(operations.REPORT_READY)
 async def report_ready(call: Call, id: Id, data: JSONBody[s.ReadyRequest]) -> s.Outcome:
     """For a machine that does not report it itself. The event must be listed in the document of the
     group; nothing starts because of the report."""
@@ -264,22 +176,7 @@ async def report_ready(call: Call, id: Id, data: JSONBody[s.ReadyRequest]) -> s.
     )
 
 
-@post(
-    "/v1/events/{id:str}/cancel",
-    **Operation(
-        id="cancelEvent",
-        tag="events",
-        summary="Cancel an event that has not started",
-        role=Role.TENANT,
-        respects_limits=True,
-        keyed_response=KeyedResponse.OUTCOME,
-        conditional=True,
-        links=links_to("getEvent", parameter="id", place="id"),
-        commands=("event cancel",),
-        command_example="event cancel 4933F66C --reason 'wrong week'",
-        example={"reason": "wrong week"},
-    ).options,
-)
+@route(operations.CANCEL_EVENT)
 async def cancel_event(
     call: Call, id: Id, data: JSONBody[s.CancelRequest | None] = None
 ) -> s.Outcome:
@@ -288,23 +185,7 @@ async def cancel_event(
     return outcome(await call.platform.cancel(id, call.by, data.reason if data else ""))
 
 
-@post(
-    "/v1/events/cancel",
-    **Operation(
-        id="cancelEvents",
-        tag="events",
-        summary="Cancel several events that have not started",
-        status=200,
-        role=Role.TENANT,
-        respects_limits=True,
-        why_no_key="an event is cancelled only once",
-        refuses=(404, 409),
-        links=links_to("getEvent", parameter="id", place="events/0/id"),
-        commands=("event cancel",),
-        command_example="event cancel --group web --yes",
-        example={"group": "web", "type": "Reboot", "reason": "wrong week"},
-    ).options,
-)
+@route(operations.CANCEL_EVENTS)
 async def cancel_events(call: Call, data: JSONBody[s.CancelEventsRequest]) -> s.CancelledEvents:
     """Cancels them in one commit. Events that have started, and ids that are unknown or ambiguous,
     are reported and left alone. With the maintenance of a host, its events of all groups are
@@ -351,62 +232,21 @@ async def _selected(call: CallContext, data: s.CancelEventsRequest) -> list[str]
     ]
 
 
-@post(
-    "/v1/events/{id:str}/retry",
-    **Operation(
-        id="retryEvent",
-        tag="events",
-        summary="Retry a started event that waits for an operator",
-        respects_limits=True,
-        keyed_response=KeyedResponse.OUTCOME,
-        conditional=True,
-        links=links_to("getEvent", parameter="id", place="id"),
-        commands=("event retry",),
-        command_example="event retry 4933F66C",
-    ).options,
-)
+@route(operations.RETRY_EVENT)
 async def retry_event(call: Call, id: Id) -> s.Outcome:
     """The driver carries the event out again."""
     id = await authorization.require_requested_event(call, id)
     return outcome(await call.platform.retry(id, call.by))
 
 
-@post(
-    "/v1/events/{id:str}/finish",
-    **Operation(
-        id="finishEvent",
-        tag="events",
-        summary="Declare a started event finished",
-        respects_limits=True,
-        keyed_response=KeyedResponse.OUTCOME,
-        conditional=True,
-        links=links_to("getEvent", parameter="id", place="id"),
-        commands=("event finish",),
-        command_example="event finish 4933F66C --reason 'done by hand'",
-        example={"reason": "done by hand"},
-    ).options,
-)
+@route(operations.FINISH_EVENT)
 async def finish_event(call: Call, id: Id, data: JSONBody[s.FinishRequest]) -> s.Outcome:
     """Use this after the work was done by hand, or if the driver cannot complete it."""
     id = await authorization.require_requested_event(call, id)
     return outcome(await call.platform.finish(id, call.by, data.reason, data.moved))
 
 
-@post(
-    "/v1/events/{id:str}/abandon",
-    **Operation(
-        id="abandonEvent",
-        tag="events",
-        summary="Give up a started event that did not happen",
-        respects_limits=True,
-        keyed_response=KeyedResponse.OUTCOME,
-        conditional=True,
-        links=links_to("getEvent", parameter="id", place="id"),
-        commands=("event abandon",),
-        command_example="event abandon 4933F66C --reason 'the host cannot be repaired'",
-        example={"reason": "the host cannot be repaired"},
-    ).options,
-)
+@route(operations.ABANDON_EVENT)
 async def abandon_event(call: Call, id: Id, data: JSONBody[s.AbandonRequest]) -> s.Outcome:
     """Its machines stay as they were: none is deleted or moved. A rollout counts it as a failed
     step."""
@@ -414,43 +254,33 @@ async def abandon_event(call: Call, id: Id, data: JSONBody[s.AbandonRequest]) ->
     return outcome(await call.platform.abandon(id, call.by, data.reason))
 
 
-@get(
-    "/v1/events/{id:str}/explain",
-    **Operation(
-        id="explainEvent",
-        tag="events",
-        summary="Explain what an event waits for",
-        respects_limits=True,
-        refuses=(409, 503),
-        commands=("event explain", "status"),
-        command_example="event explain 4933F66C",
-    ).options,
-)
+@route(operations.EXPLAIN_EVENT)
 async def explain_event(call: Call, id: Id) -> s.Explanation:
     id = await authorization.require_event(call, id)
     require_known_hosts()
     explanation = unwrap(await context().platform.explain(id))
-    verbs = [_HANDLERS[verb] for verb in explanation.verbs]
+    verbs = [_VERBS[verb] for verb in explanation.verbs]
     if not authorization.may_end(call, explanation.event):
-        verbs = [handler for handler in verbs if handler not in _ENDING]
+        verbs = [operation for operation in verbs if operation not in _ENDING]
     allowed = [
-        operation_of(handler).id
-        for handler in verbs
-        if not authorization.why_denied(call.caller, handler)
+        ID_OF[operation]
+        for operation in verbs
+        if not authorization.why_denied(call.caller, operation)
     ]
     return core.explanation(authorization.hide_other_groups(call, explanation), allowed)
 
 
-_HANDLERS = {
-    Verb.APPROVE: approve_event,
-    Verb.POSTPONE: postpone_event,
-    Verb.READY: report_ready,
-    Verb.CANCEL: cancel_event,
-    Verb.RETRY: retry_event,
-    Verb.FINISH: finish_event,
-    Verb.ABANDON: abandon_event,
+_VERBS = {
+    Verb.APPROVE: operations.APPROVE_EVENT,
+    Verb.POSTPONE: operations.POSTPONE_EVENT,
+    Verb.READY: operations.REPORT_READY,
+    Verb.CANCEL: operations.CANCEL_EVENT,
+    Verb.RETRY: operations.RETRY_EVENT,
+    Verb.FINISH: operations.FINISH_EVENT,
+    Verb.ABANDON: operations.ABANDON_EVENT,
 }
-_ENDING = (cancel_event, retry_event, finish_event, abandon_event)  # not for what is the platform's
+# Not for what is the platform's.
+_ENDING = tuple(_VERBS[verb] for verb in (Verb.CANCEL, Verb.RETRY, Verb.FINISH, Verb.ABANDON))
 
 
 def require_visible(

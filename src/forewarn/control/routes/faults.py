@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, delete, get, post
+from litestar import Request
 from litestar.params import JSONBody
 
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import duration_of, unwrap
-from forewarn.control.http.operation import REPEATABLE, Operation, links_to
+from forewarn.control.http.operation import route
 from forewarn.control.http.paging import (
     MAX_PAGE,
     After,
@@ -21,31 +21,16 @@ from forewarn.control.http.paging import (
     take_page,
 )
 from forewarn.control.http.parameters import Name
+from forewarn.control.operations import faults as operations
 from forewarn.control.schema import faults as f
 from forewarn.control.views import faults as views
-from forewarn.core.access import Role
 from forewarn.service.faults.validate import NewFault
 from forewarn.support.logs import logger
 
 log = logger("forewarn.control")
 
 
-@post(
-    "/v1/faults",
-    **Operation(
-        id="addFault",
-        tag="faults",
-        summary="Add a fault",
-        status=201,
-        role=Role.ADMIN,
-        why_no_key="nothing of it is stored",
-        refuses=(404, 409),
-        links=links_to("getFault", "clearFault", parameter="id", place="id"),
-        commands=("fault add",),
-        command_example="fault add gone --machine web_0 --times 3",
-        example={"kind": "gone", "machines": ["web_0"], "times": 3},
-    ).options,
-)
+@route(operations.ADD_FAULT)
 async def add_fault(call: Call, data: JSONBody[f.FaultRequest]) -> f.Fault:
     """Faults are not stored: they end when the service stops. See "Faults" in the
     documentation."""
@@ -55,20 +40,7 @@ async def add_fault(call: Call, data: JSONBody[f.FaultRequest]) -> f.Fault:
     return views.fault(added)
 
 
-@get(
-    "/v1/faults",
-    sync_to_thread=False,
-    **Operation(
-        id="listFaults",
-        tag="faults",
-        summary="List faults, with how often each has taken effect",
-        role=Role.ADMIN,
-        paged=True,
-        links=links_to("getFault", parameter="id", place="0/id"),
-        commands=("fault list",),
-        command_example="fault list",
-    ).options,
-)
+@route(operations.LIST_FAULTS)
 def list_faults(
     request: Request[Any, Any, Any], call: Call, limit: Limit = MAX_PAGE, after: After = None
 ) -> list[f.Fault]:
@@ -86,33 +58,12 @@ def list_faults(
     return [views.fault(account) for account in page]
 
 
-@get(
-    "/v1/faults/{id:str}",
-    sync_to_thread=False,
-    **Operation(
-        id="getFault",
-        tag="faults",
-        summary="Get a fault",
-        role=Role.ADMIN,
-        command_example="fault list",
-    ).options,
-)
+@route(operations.GET_FAULT)
 def get_fault(id: Name) -> f.Fault:
     return views.fault(unwrap(context().faults.find(id)))
 
 
-@delete(
-    "/v1/faults/{id:str}",
-    **Operation(
-        id="clearFault",
-        tag="faults",
-        summary="Clear a fault",
-        role=Role.ADMIN,
-        why_no_key=REPEATABLE,
-        commands=("fault clear",),
-        command_example="fault clear f1",
-    ).options,
-)
+@route(operations.CLEAR_FAULT)
 async def clear_fault(call: Call, id: Name) -> f.Fault:
     """Returns the fault as it was when it was cleared."""
     (cleared,) = unwrap(context().faults.clear(id))
@@ -120,18 +71,7 @@ async def clear_fault(call: Call, id: Name) -> f.Fault:
     return views.fault(cleared)
 
 
-@delete(
-    "/v1/faults",
-    **Operation(
-        id="clearFaults",
-        tag="faults",
-        summary="Clear all faults",
-        role=Role.ADMIN,
-        why_no_key=REPEATABLE,
-        commands=("fault clear",),
-        command_example="fault clear",
-    ).options,
-)
+@route(operations.CLEAR_FAULTS)
 async def clear_faults(call: Call) -> list[f.Fault]:
     """Returns the faults as they were when they were cleared."""
     cleared = unwrap(context().faults.clear())

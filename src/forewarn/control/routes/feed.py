@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
-from litestar import Request, Response, get
+from litestar import Request, Response
 from litestar.exceptions import NotAuthorizedException
 from litestar.params import QueryParameter
 from litestar.response import Stream
@@ -23,10 +23,11 @@ from litestar.response import Stream
 from forewarn.control.http.access.authorization import token_valid
 from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import ProblemError, RefusedError, parse_enum
-from forewarn.control.http.operation import Operation
+from forewarn.control.http.operation import route
 from forewarn.control.http.parameters import ByGroup, ByWhat
 from forewarn.control.http.problems import BY_NAME, MEDIA_TYPE, problem_of
 from forewarn.control.http.responses import ENDLESS
+from forewarn.control.operations import feed as operations
 from forewarn.control.schema import feed as f
 from forewarn.control.views import feed as feed_views
 from forewarn.core.history import RecordKind
@@ -54,19 +55,7 @@ KeepProgress: TypeAlias = Callable[[Progress], bool]
 _encode = msgspec.json.Encoder().encode
 
 
-@get(
-    "/v1/feed",
-    media_type=EVENT_STREAM,
-    **Operation(
-        id="followFeed",
-        tag="feed",
-        summary="Stream every change as it happens, as server-sent events",
-        respects_limits=True,
-        refuses=(409, 410, 503),
-        commands=("feed",),
-        command_example="feed",
-    ).options,
-)
+@route(operations.FOLLOW_FEED, media_type=EVENT_STREAM)
 async def follow_feed(
     request: Request[Any, Any, Any],
     call: Call,
@@ -106,16 +95,7 @@ async def follow_feed(
     )
 
 
-@get(
-    "/v1/changes",
-    **Operation(
-        id="getChanges",
-        tag="feed",
-        summary="Get the changes after a commit, waiting for them if there are none",
-        respects_limits=True,
-        refuses=(409, 410, 503),
-    ).options,
-)
+@route(operations.GET_CHANGES)
 async def get_changes(
     call: Call,
     after: Annotated[

@@ -10,15 +10,16 @@ from collections.abc import Callable, Collection
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Response, delete, get, patch, put
+from litestar import Request, Response
 from litestar.exceptions import HTTPException
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import RefusedError, parse_enum, unwrap
-from forewarn.control.http.operation import REPEATABLE, Operation
+from forewarn.control.http.operation import route
 from forewarn.control.http.parameters import Force, Name, Remove, query
 from forewarn.control.http.preconditions import bytes_tag, fleet_tag
+from forewarn.control.operations import fleet as operations
 from forewarn.control.schema import core as s
 from forewarn.control.schema.fleet import MAX_FLEET_BYTES, FleetDifference, FleetProgress
 from forewarn.core import Group, Refused
@@ -54,31 +55,7 @@ def snapshot() -> tuple[dict[str, Group], dict[str, Host], dict[str, Maintenance
     return dict(context().store.groups), dict(registry.hosts), dict(registry.configurations)
 
 
-@put(
-    "/v1/fleet",
-    request_max_body_size=MAX_FLEET_BYTES,
-    **Operation(
-        id="putFleet",
-        tag="fleet",
-        summary="Apply a fleet file to the inventory, or plan it",
-        why_no_key=REPEATABLE,
-        conditional=True,
-        fleet_text="fleet",
-        refuses=(409,),
-        commands=("apply",),
-        command_example="apply fleet.yaml --plan",
-        example={
-            "hosts": ["h1"],
-            "groups": [
-                {
-                    "name": "web",
-                    "kind": "availability-set",
-                    "machines": [{"name": "app-0"}, {"name": "app-1"}],
-                }
-            ],
-        },
-    ).options,
-)
+@route(operations.PUT_FLEET, request_max_body_size=MAX_FLEET_BYTES)
 async def put_fleet(
     call: Call,
     request: Request[Any, Any, Any],
@@ -110,15 +87,7 @@ async def put_fleet(
     return _difference_view(difference, planned=plan, etag=tag)
 
 
-@get(
-    "/v1/fleet",
-    **Operation(
-        id="getFleet",
-        tag="fleet",
-        summary="Get the inventory as a fleet file",
-        tagged=True,
-    ).options,
-)
+@route(operations.GET_FLEET)
 async def get_fleet(call: Call) -> Response[bytes]:
     """For each machine, the response names the host that it is known to be on. Applying the
     response changes nothing, except that moves become part of the inventory."""
@@ -128,31 +97,12 @@ async def get_fleet(call: Call) -> Response[bytes]:
     return Response(encoded, media_type=JSON)
 
 
-@get(
-    "/v1/fleet/schema",
-    sync_to_thread=False,
-    **Operation(
-        id="getFleetSchema",
-        tag="fleet",
-        summary="Get the JSON Schema of a fleet file",
-        respects_limits=True,
-        command_example="apply --schema",
-    ).options,
-)
+@route(operations.GET_FLEET_SCHEMA)
 def get_fleet_schema() -> dict[str, Any]:
     return shapes.schema()
 
 
-@get(
-    "/v1/fleet/progress",
-    sync_to_thread=False,
-    **Operation(
-        id="getFleetProgress",
-        tag="fleet",
-        summary="Get the progress of the fleet that is being applied",
-        commands=("apply",),
-    ).options,
-)
+@route(operations.GET_FLEET_PROGRESS)
 def get_fleet_progress() -> FleetProgress:
     progress = context().fleet_apply.progress
     return FleetProgress(progress.stage, progress.fraction)
@@ -177,21 +127,7 @@ def host_of(machine: str) -> str:
     return member[1].host if member else ""
 
 
-@put(
-    "/v1/groups/{name:str}",
-    request_max_body_size=MAX_FLEET_BYTES,
-    **Operation(
-        id="putGroup",
-        tag="fleet",
-        summary="Create or replace a group",
-        why_no_key=REPEATABLE,
-        conditional=True,
-        fleet_text="group",
-        ignores=SHOWN_OF_GROUP,
-        refuses=(409,),
-        example={"kind": "availability-set", "machines": [{"name": "app-0"}, {"name": "app-1"}]},
-    ).options,
-)
+@route(operations.PUT_GROUP, request_max_body_size=MAX_FLEET_BYTES, ignores=SHOWN_OF_GROUP)
 async def put_group(
     call: Call,
     name: Name,
@@ -204,17 +140,7 @@ async def put_group(
     return await apply_change(call, change, force=force, remove=remove)
 
 
-@delete(
-    "/v1/groups/{name:str}",
-    **Operation(
-        id="removeGroup",
-        tag="fleet",
-        summary="Remove a group and its machines from the inventory",
-        why_no_key=REPEATABLE,
-        conditional=True,
-        refuses=(409,),
-    ).options,
-)
+@route(operations.REMOVE_GROUP)
 async def remove_group(
     call: Call, name: Name, force: Force = False, remove: Remove = None
 ) -> FleetDifference:
@@ -222,52 +148,18 @@ async def remove_group(
     return await apply_change(call, edit.remove_group(name), force=force, remove=remove)
 
 
-@put(
-    "/v1/hosts/{name:str}",
-    request_max_body_size=MAX_HOST_BYTES,
-    **Operation(
-        id="putHost",
-        tag="fleet",
-        summary="Create or replace a host",
-        why_no_key=REPEATABLE,
-        conditional=True,
-        fleet_text="host",
-        ignores=SHOWN_OF_HOST,
-        refuses=(409,),
-        example={"labels": {"rack": "r1"}},
-    ).options,
-)
+@route(operations.PUT_HOST, request_max_body_size=MAX_HOST_BYTES, ignores=SHOWN_OF_HOST)
 async def put_host(call: Call, name: Name, request: Request[Any, Any, Any]) -> FleetDifference:
     text = await _text(request, "host", MAX_HOST_BYTES)
     return await apply_change(call, edit.put_host(name, text, SHOWN_OF_HOST), force=False)
 
 
-@delete(
-    "/v1/hosts/{name:str}",
-    **Operation(
-        id="removeHost",
-        tag="fleet",
-        summary="Remove a host from the inventory",
-        why_no_key=REPEATABLE,
-        conditional=True,
-        refuses=(409,),
-    ).options,
-)
+@route(operations.REMOVE_HOST)
 async def remove_host(call: Call, name: Name, force: Force = False) -> FleetDifference:
     return await apply_change(call, edit.remove_host(name, host_of), force=force)
 
 
-@delete(
-    "/v1/machines/{name:str}",
-    **Operation(
-        id="removeMachine",
-        tag="fleet",
-        summary="Remove a machine from the inventory",
-        why_no_key=REPEATABLE,
-        conditional=True,
-        refuses=(409,),
-    ).options,
-)
+@route(operations.REMOVE_MACHINE)
 async def remove_machine(call: Call, name: Name, force: Force = False) -> FleetDifference:
     """Unlike `POST /v1/machines/{name}/delete`, this is not announced to guests."""
     machine_index = context().platform.machine_index
@@ -279,21 +171,7 @@ async def remove_machine(call: Call, name: Name, force: Force = False) -> FleetD
     )
 
 
-@put(
-    "/v1/machines/{name:str}",
-    request_max_body_size=MAX_HOST_BYTES,
-    **Operation(
-        id="putMachine",
-        tag="fleet",
-        summary="Create or replace a machine",
-        why_no_key=REPEATABLE,
-        conditional=True,
-        fleet_text="machine",
-        ignores=SHOWN_OF_MACHINE,
-        refuses=(409,),
-        example={"group": "db", "update_domain": 1},
-    ).options,
-)
+@route(operations.PUT_MACHINE, request_max_body_size=MAX_HOST_BYTES, ignores=SHOWN_OF_MACHINE)
 async def put_machine(
     call: Call, name: Name, request: Request[Any, Any, Any], force: Force = False
 ) -> FleetDifference:
@@ -303,21 +181,7 @@ async def put_machine(
     return await _machine_changed(call, name, request, force=force, keep=False)
 
 
-@patch(
-    "/v1/machines/{name:str}",
-    request_max_body_size=MAX_HOST_BYTES,
-    **Operation(
-        id="patchMachine",
-        tag="fleet",
-        summary="Change a machine",
-        why_no_key=REPEATABLE,
-        conditional=True,
-        fleet_text="change of a machine",
-        ignores=SHOWN_OF_MACHINE,
-        refuses=(409,),
-        example={"labels": {"ring": "canary"}},
-    ).options,
-)
+@route(operations.PATCH_MACHINE, request_max_body_size=MAX_HOST_BYTES, ignores=SHOWN_OF_MACHINE)
 async def patch_machine(
     call: Call, name: Name, request: Request[Any, Any, Any], force: Force = False
 ) -> FleetDifference:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Response, get, patch, post
-from litestar.openapi.datastructures import ResponseSpec
+from litestar import Request, Response
 from litestar.params import JSONBody
 
 from forewarn.control.http import filters
@@ -22,11 +21,7 @@ from forewarn.control.http.errors import (
     unwrap,
 )
 from forewarn.control.http.operation import (
-    FIRST_EVENT_LINKS,
-    REPEATABLE,
-    KeyedResponse,
-    Operation,
-    links_to,
+    route,
 )
 from forewarn.control.http.paging import (
     MAX_PAGE,
@@ -38,6 +33,7 @@ from forewarn.control.http.paging import (
 )
 from forewarn.control.http.parameters import ByLabel, Name, query
 from forewarn.control.http.preconditions import group_tag
+from forewarn.control.operations import groups as operations
 from forewarn.control.schema import core as s
 from forewarn.control.views import core, maintenance
 from forewarn.core import EventType, Group, GroupKind, Policy
@@ -63,20 +59,7 @@ def group_view(group: Group) -> s.Group:
     return core.group(group, context().platform.coverage(group.machines))
 
 
-@get(
-    "/v1/groups",
-    responses={200: ResponseSpec(list[s.Group])},
-    **Operation(
-        id="listGroups",
-        tag="groups",
-        summary="List groups",
-        respects_limits=True,
-        paged=True,
-        links=links_to("getGroup", "setPolicy", "disableGroup", parameter="name", place="0/name"),
-        commands=("group list",),
-        command_example="group list",
-    ).options,
-)
+@route(operations.LIST_GROUPS)
 async def list_groups(
     request: Request[Any, Any, Any],
     call: Call,
@@ -104,19 +87,7 @@ async def list_groups(
     return await encode_in_thread(page)
 
 
-@get(
-    "/v1/groups/{name:str}",
-    sync_to_thread=False,
-    **Operation(
-        id="getGroup",
-        tag="groups",
-        summary="Get a group",
-        respects_limits=True,
-        tagged=True,
-        commands=("group show",),
-        command_example="group show web",
-    ).options,
-)
+@route(operations.GET_GROUP)
 def get_group(call: Call, name: Name) -> s.Group:
     authorization.require_group(call, name)
     group = known_group(name)
@@ -124,38 +95,14 @@ def get_group(call: Call, name: Name) -> s.Group:
     return group_view(group)
 
 
-@get(
-    "/v1/groups/{name:str}/windows",
-    sync_to_thread=False,
-    **Operation(
-        id="getGroupWindows",
-        tag="groups",
-        summary="Get the times in which maintenance of a group may start",
-        respects_limits=True,
-        commands=("group windows", "group show"),
-        command_example="group windows web",
-    ).options,
-)
+@route(operations.GET_GROUP_WINDOWS)
 def get_group_windows(call: Call, name: Name) -> s.GroupWindows:
     authorization.require_group(call, name)
     group = known_group(name)
     return maintenance.group_windows(group, context().platform.writer.now())
 
 
-@post(
-    "/v1/groups/{name:str}/disable",
-    **Operation(
-        id="disableGroup",
-        tag="groups",
-        summary="Disable Scheduled Events for a group",
-        respects_limits=True,
-        keyed_response=KeyedResponse.GROUP,
-        conditional=True,
-        links=links_to("getGroup", parameter="name", place="name"),
-        commands=("group disable",),
-        command_example="group disable web",
-    ).options,
-)
+@route(operations.DISABLE_GROUP)
 async def disable_group(call: Call, name: Name) -> s.Group:
     """The group is disabled until one of its machines polls again."""
     authorization.require_group(call, name)
@@ -163,39 +110,13 @@ async def disable_group(call: Call, name: Name) -> s.Group:
     return group_view(known_group(name))
 
 
-@post(
-    "/v1/groups/{name:str}/evict",
-    **Operation(
-        id="evictGroup",
-        tag="groups",
-        summary="Evict all spot machines of a group",
-        keyed_response=KeyedResponse.OUTCOMES,
-        conditional=True,
-        links=FIRST_EVENT_LINKS,
-        commands=("group evict",),
-        command_example="group evict web",
-    ).options,
-)
+@route(operations.EVICT_GROUP)
 async def evict_group(call: Call, name: Name) -> s.Outcomes:
     """`name` is the name of a group, or of a scale set. Each machine gets a Preempt of its own."""
     return core.outcomes(unwrap(await call.removals.evict_all(name, call.by)))
 
 
-@post(
-    "/v1/groups/{name:str}/scale-in",
-    **Operation(
-        id="scaleIn",
-        tag="groups",
-        summary="Scale in a scale set, deleting the machines with the highest numbers",
-        respects_limits=True,
-        keyed_response=KeyedResponse.OUTCOMES,
-        conditional=True,
-        links=FIRST_EVENT_LINKS,
-        commands=("group scale-in",),
-        command_example="group scale-in web --count 1",
-        example={"count": 1},
-    ).options,
-)
+@route(operations.SCALE_IN)
 async def scale_in(call: Call, name: Name, data: JSONBody[s.ScaleInRequest]) -> s.Outcomes:
     """`name` is the name of a group, or of a scale set."""
     authorization.require_scale_set(call, name)
@@ -204,20 +125,7 @@ async def scale_in(call: Call, name: Name, data: JSONBody[s.ScaleInRequest]) -> 
     )
 
 
-@patch(
-    "/v1/groups/{name:str}/policy",
-    **Operation(
-        id="setPolicy",
-        tag="groups",
-        summary="Change a group's policy",
-        respects_limits=True,
-        why_no_key=REPEATABLE,
-        conditional=True,
-        commands=("group policy",),
-        command_example="group policy web --terminate-notice 5m",
-        example={"terminate_notice": 300},
-    ).options,
-)
+@route(operations.SET_POLICY)
 async def set_policy(call: Call, name: Name, data: JSONBody[s.PolicyRequest]) -> s.GroupOutcome:
     """Fields that are omitted keep their values. If windows or blackouts leave no time at which
     maintenance may start, a note says so."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, get, post
+from litestar import Request
 from litestar.params import JSONBody
 
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import parse_selector, unwrap
-from forewarn.control.http.operation import REPEATABLE, Operation, links_to
+from forewarn.control.http.operation import route
 from forewarn.control.http.paging import (
     MAX_PAGE,
     Limit,
@@ -19,26 +19,13 @@ from forewarn.control.http.paging import (
     take_page,
 )
 from forewarn.control.http.parameters import Id
+from forewarn.control.operations import halts as operations
 from forewarn.control.schema import halts as h
 from forewarn.control.views import halts as view
 from forewarn.service.platform.halts import HaltReport
 
 
-@post(
-    "/v1/halts",
-    **Operation(
-        id="placeHalt",
-        tag="halts",
-        summary="Halt the fleet, or a part of it",
-        status=200,
-        why_no_key=REPEATABLE,
-        refuses=(404, 409),
-        links=links_to("getHalt", "releaseHalt", parameter="id", place="id"),
-        commands=("halt place",),
-        command_example="halt place --label rack=r7 --note 'smoke in row 7'",
-        example={"label": "tier=web", "note": "smoke in row 7"},
-    ).options,
-)
+@route(operations.PLACE_HALT)
 async def place_halt(call: Call, data: JSONBody[h.HaltRequest]) -> h.Halt:
     """Until the halt is released, no event that it covers starts, no matter who has announced,
     approved or requested it. Events that have started continue, and failures are still recorded.
@@ -55,19 +42,7 @@ async def place_halt(call: Call, data: JSONBody[h.HaltRequest]) -> h.Halt:
     return view.halt(unwrap(placed))
 
 
-@get(
-    "/v1/halts",
-    **Operation(
-        id="listHalts",
-        tag="halts",
-        summary="List active halts",
-        respects_limits=True,
-        paged=True,
-        links=links_to("getHalt", "releaseHalt", parameter="id", place="0/id"),
-        commands=("halt list", "status"),
-        command_example="halt list",
-    ).options,
-)
+@route(operations.LIST_HALTS)
 async def list_halts(
     request: Request[Any, Any, Any], call: Call, limit: Limit = MAX_PAGE, after: TimedAfter = None
 ) -> list[h.Halt]:
@@ -86,34 +61,12 @@ def _key(report: HaltReport) -> tuple[bool, int, str]:
     return False, report.halt.at, report.halt.id
 
 
-@get(
-    "/v1/halts/{id:str}",
-    **Operation(
-        id="getHalt",
-        tag="halts",
-        summary="Get an active halt",
-        refuses=(409,),
-        command_example="halt list",
-    ).options,
-)
+@route(operations.GET_HALT)
 async def get_halt(id: Id) -> h.Halt:
     return view.halt(unwrap(await context().halts.report(id)))
 
 
-@post(
-    "/v1/halts/{id:str}/release",
-    **Operation(
-        id="releaseHalt",
-        tag="halts",
-        summary="Release a halt",
-        status=200,
-        why_no_key="a halt that has been released cannot be released again",
-        refuses=(409,),
-        commands=("halt release",),
-        command_example="halt release 4933F66C",
-        example={"note": "row 7 is fine"},
-    ).options,
-)
+@route(operations.RELEASE_HALT)
 async def release_halt(call: Call, id: Id, data: JSONBody[h.ReleaseRequest]) -> h.Halt:
     """Events that waited only for this halt start as soon as their approval, their notice and
     their update domains allow."""

@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, get
+from litestar import Request
 from litestar.params import QueryParameter
 from litestar.response import Stream
 
 from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import RefusedError, parse_enum, parse_time_or_age, unwrap
-from forewarn.control.http.operation import Operation
+from forewarn.control.http.operation import route
 from forewarn.control.http.paging import add_next_link
 from forewarn.control.http.parameters import (
     ByEvent,
@@ -26,6 +26,7 @@ from forewarn.control.http.parameters import (
     Until,
     query,
 )
+from forewarn.control.operations import history as operations
 from forewarn.control.schema.feed import HistoryPage
 from forewarn.control.views.feed import history_record
 from forewarn.core.history import Record, RecordKind
@@ -69,19 +70,7 @@ async def restrict(
     return {**filters, "groups": authorization.visible_groups(call)}
 
 
-@get(
-    "/v1/history",
-    **Operation(
-        id="getHistory",
-        tag="history",
-        summary="List history records",
-        respects_limits=True,
-        paged=True,
-        refuses=(404, 409),
-        commands=("history",),
-        command_example="history --machine web_2",
-    ).options,
-)
+@route(operations.GET_HISTORY)
 async def get_history(
     request: Request[Any, Any, Any],
     call: Call,
@@ -146,19 +135,7 @@ async def get_history(
     return HistoryPage(records=records, next=cursor)
 
 
-@get(
-    "/v1/history/export",
-    media_type=JSON_LINES,
-    **Operation(
-        id="exportHistory",
-        tag="history",
-        summary="Export history records as JSON lines",
-        respects_limits=True,
-        refuses=(404, 409),
-        commands=("history",),
-        command_example="history --export",
-    ).options,
-)
+@route(operations.EXPORT_HISTORY, media_type=JSON_LINES)
 async def export_history(
     call: Call,
     machine: ByMachine = None,

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, Response, get, post
-from litestar.openapi.datastructures import ResponseSpec
+from litestar import Request, Response
 from litestar.params import JSONBody
 
 from forewarn.control.http import filters
@@ -20,7 +19,9 @@ from forewarn.control.http.errors import (
     parse_selector,
     unwrap,
 )
-from forewarn.control.http.operation import FIRST_EVENT_LINKS, KeyedResponse, Operation, links_to
+from forewarn.control.http.operation import (
+    route,
+)
 from forewarn.control.http.paging import (
     MAX_PAGE,
     After,
@@ -31,9 +32,9 @@ from forewarn.control.http.paging import (
 )
 from forewarn.control.http.parameters import ByHealth, ByLabel, Name
 from forewarn.control.http.preconditions import host_tag
+from forewarn.control.operations import hosts as operations
 from forewarn.control.schema import core as s
 from forewarn.control.views import core
-from forewarn.core.access import Role
 from forewarn.core.events import EventType
 from forewarn.core.fleet import Health
 from forewarn.service.platform.enrollment import NewEnrollment
@@ -41,28 +42,7 @@ from forewarn.service.platform.hosts import DEGRADED_NOTICE, MaintenanceMode
 from forewarn.support.instants import to_datetime
 
 
-@get(
-    "/v1/hosts",
-    responses={200: ResponseSpec(list[s.Host])},
-    **Operation(
-        id="listHosts",
-        tag="hosts",
-        summary="List hosts",
-        respects_limits=True,
-        paged=True,
-        links=links_to(
-            "getHost",
-            "explainHost",
-            "maintainHost",
-            "degradeHost",
-            "repairHost",
-            parameter="name",
-            place="0/name",
-        ),
-        commands=("host list", "status"),
-        command_example="host list",
-    ).options,
-)
+@route(operations.LIST_HOSTS)
 async def list_hosts(
     request: Request[Any, Any, Any],
     call: Call,
@@ -88,19 +68,7 @@ async def list_hosts(
     return await encode_in_thread(page)
 
 
-@get(
-    "/v1/hosts/{name:str}",
-    sync_to_thread=False,
-    **Operation(
-        id="getHost",
-        tag="hosts",
-        summary="Get a host",
-        respects_limits=True,
-        tagged=True,
-        commands=("host show",),
-        command_example="host show host-a",
-    ).options,
-)
+@route(operations.GET_HOST)
 def get_host(call: Call, name: Name) -> s.Host:
     """A token that is limited to groups sees only its own machines and events on the host, and gets
     an ETag only if it sees everything."""
@@ -113,39 +81,14 @@ def get_host(call: Call, name: Name) -> s.Host:
     return core.host(host, *authorization.visible_on_host(call, name), hosts.node_of(host))
 
 
-@get(
-    "/v1/hosts/{name:str}/explain",
-    sync_to_thread=False,
-    **Operation(
-        id="explainHost",
-        tag="hosts",
-        summary="Explain what is planned for a host and what it waits for",
-        respects_limits=True,
-        refuses=(503,),
-        commands=("host explain", "host show"),
-        command_example="host explain host-a",
-    ).options,
-)
+@route(operations.EXPLAIN_HOST)
 def explain_host(call: Call, name: Name) -> s.HostExplanation:
     authorization.require_host(call, name)
     require_known_hosts()
     return core.host_explanation(unwrap(context().hosts.explain(name)))
 
 
-@post(
-    "/v1/hosts/{name:str}/maintain",
-    **Operation(
-        id="maintainHost",
-        tag="hosts",
-        summary="Schedule maintenance of a host",
-        keyed_response=KeyedResponse.OUTCOMES,
-        conditional=True,
-        links=FIRST_EVENT_LINKS,
-        commands=("host maintain",),
-        command_example="host maintain host-a --type Freeze",
-        example={"mode": "Freeze"},
-    ).options,
-)
+@route(operations.MAINTAIN_HOST)
 async def maintain_host(call: Call, name: Name, data: JSONBody[s.MaintainRequest]) -> s.Outcomes:
     """Announces one event for each group with machines on the host. They start together, unless
     `evacuate` moves the machines away one by one."""
@@ -168,20 +111,7 @@ async def maintain_host(call: Call, name: Name, data: JSONBody[s.MaintainRequest
     )
 
 
-@post(
-    "/v1/hosts/{name:str}/degrade",
-    **Operation(
-        id="degradeHost",
-        tag="hosts",
-        summary="Report that a host is expected to fail, and redeploy its machines",
-        keyed_response=KeyedResponse.OUTCOMES,
-        conditional=True,
-        links=FIRST_EVENT_LINKS,
-        commands=("host degrade",),
-        command_example="host degrade host-a --notice 7d",
-        example={"notice": 604800},
-    ).options,
-)
+@route(operations.DEGRADE_HOST)
 async def degrade_host(call: Call, name: Name, data: JSONBody[s.DegradeRequest]) -> s.Outcomes:
     notice = DEGRADED_NOTICE if data.notice is None else duration_of("notice", data.notice)
     return core.outcomes(
@@ -197,90 +127,30 @@ async def degrade_host(call: Call, name: Name, data: JSONBody[s.DegradeRequest])
     )
 
 
-@post(
-    "/v1/hosts/{name:str}/fail",
-    **Operation(
-        id="failHost",
-        tag="hosts",
-        summary="Report that a host has failed",
-        keyed_response=KeyedResponse.OUTCOMES,
-        conditional=True,
-        links=FIRST_EVENT_LINKS,
-        commands=("host fail",),
-        command_example="host fail host-a --type Reboot",
-        example={"type": "Reboot", "note": "power supply"},
-    ).options,
-)
+@route(operations.FAIL_HOST)
 async def fail_host(call: Call, name: Name, data: JSONBody[s.FailRequest]) -> s.Outcomes:
     """All machines on the host are moved to other hosts without notice."""
     type = parse_enum(EventType, "event type", data.type)
     return core.outcomes(unwrap(await call.hosts.fail(name, call.by, note=data.note, type=type)))
 
 
-@post(
-    "/v1/hosts/{name:str}/repair",
-    **Operation(
-        id="repairHost",
-        tag="hosts",
-        summary="Report that a host is repaired",
-        keyed_response=KeyedResponse.OUTCOMES,
-        conditional=True,
-        commands=("host repair",),
-        command_example="host repair host-a",
-    ).options,
-)
+@route(operations.REPAIR_HOST)
 async def repair_host(call: Call, name: Name) -> s.Outcomes:
     return core.outcomes(unwrap(await call.hosts.repair(name, call.by)))
 
 
-@post(
-    "/v1/hosts/{name:str}/cordon",
-    **Operation(
-        id="cordonHost",
-        tag="hosts",
-        summary="Cordon a host",
-        keyed_response=KeyedResponse.OUTCOMES,
-        conditional=True,
-        commands=("host cordon",),
-        command_example="host cordon host-a",
-        example={"note": "new fans"},
-    ).options,
-)
+@route(operations.CORDON_HOST)
 async def cordon_host(call: Call, name: Name, data: JSONBody[s.CordonRequest]) -> s.Outcomes:
     """Machines that are on the host stay there."""
     return core.outcomes(unwrap(await call.hosts.cordon(name, call.by, note=data.note)))
 
 
-@post(
-    "/v1/hosts/{name:str}/uncordon",
-    **Operation(
-        id="uncordonHost",
-        tag="hosts",
-        summary="Uncordon a host",
-        keyed_response=KeyedResponse.OUTCOMES,
-        conditional=True,
-        commands=("host uncordon",),
-        command_example="host uncordon host-a",
-    ).options,
-)
+@route(operations.UNCORDON_HOST)
 async def uncordon_host(call: Call, name: Name) -> s.Outcomes:
     return core.outcomes(unwrap(await call.hosts.uncordon(name, call.by)))
 
 
-@post(
-    "/v1/hosts/{name:str}/drain",
-    **Operation(
-        id="drainHost",
-        tag="hosts",
-        summary="Cordon a host, and move its machines to other hosts",
-        keyed_response=KeyedResponse.OUTCOMES,
-        conditional=True,
-        links=FIRST_EVENT_LINKS,
-        commands=("host drain",),
-        command_example="host drain host-a",
-        example={"notice": 1800},
-    ).options,
-)
+@route(operations.DRAIN_HOST)
 async def drain_host(call: Call, name: Name, data: JSONBody[s.DrainRequest]) -> s.Outcomes:
     """Each machine gets a Freeze of its own and is moved by a live migration."""
     notice = None if data.notice is None else duration_of("notice", data.notice)
@@ -293,36 +163,14 @@ async def drain_host(call: Call, name: Name, data: JSONBody[s.DrainRequest]) -> 
     )
 
 
-@post(
-    "/v1/hosts/{name:str}/return",
-    **Operation(
-        id="returnHost",
-        tag="hosts",
-        summary="Put a host back into service",
-        keyed_response=KeyedResponse.OUTCOMES,
-        conditional=True,
-        commands=("host return",),
-        command_example="host return host-a",
-    ).options,
-)
+@route(operations.RETURN_HOST)
 async def return_host(call: Call, name: Name) -> s.Outcomes:
     """Withdraws what is still planned to move its machines away, and uncordons it. Machines that
     have left it stay where they are."""
     return core.outcomes(unwrap(await call.hosts.put_back(name, call.by)))
 
 
-@post(
-    "/v1/hosts/{name:str}/without-node",
-    **Operation(
-        id="withoutNode",
-        tag="hosts",
-        summary="Declare that no node serves a host",
-        keyed_response=KeyedResponse.OUTCOMES,
-        conditional=True,
-        commands=("host without-node",),
-        command_example="host without-node host-a",
-    ).options,
-)
+@route(operations.WITHOUT_NODE)
 async def without_node(call: Call, name: Name) -> s.Outcomes:
     """Events that waited only because the node of the host is unreachable start as soon as nothing
     else holds them. If a node still serves its machines, they are disturbed without having been
@@ -331,39 +179,14 @@ async def without_node(call: Call, name: Name) -> s.Outcomes:
     return core.outcomes(unwrap(await call.hosts.without_node(name, call.by)))
 
 
-@post(
-    "/v1/hosts/{name:str}/revoke",
-    **Operation(
-        id="revokeHost",
-        tag="hosts",
-        summary="Revoke the certificates of a host's node",
-        keyed_response=KeyedResponse.OUTCOMES,
-        conditional=True,
-        commands=("host revoke",),
-        command_example="host revoke host-a",
-    ).options,
-)
+@route(operations.REVOKE_HOST)
 async def revoke_host(call: Call, name: Name) -> s.Outcomes:
     """Its node is disconnected at once, and no certificate and no token of the host is accepted
     until it is enrolled again. While it has no node, nothing starts for its machines."""
     return core.outcomes(unwrap(await call.hosts.revoke(name, call.by)))
 
 
-@post(
-    "/v1/enrollments",
-    **Operation(
-        id="enrollHosts",
-        tag="hosts",
-        summary="Create a token with which nodes get their certificates",
-        status=201,
-        role=Role.ADMIN,
-        why_no_key="its response contains a secret and is not stored; create another one",
-        refuses=(404, 409),
-        commands=("host enroll",),
-        command_example="host enroll host-a",
-        example={"host": "host-a"},
-    ).options,
-)
+@route(operations.ENROLL_HOSTS)
 async def enroll_hosts(call: Call, data: JSONBody[s.EnrollmentRequest]) -> s.Enrollment:
     """The service stores only a digest of the token. For each host it can be used once; a new token
     for a host takes the place of the one before. A host that has a node needs `again`."""

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Response, get, post
-from litestar.openapi.datastructures import ResponseSpec
+from litestar import Request, Response
 from litestar.params import JSONBody
 
 from forewarn.control.http import filters
@@ -23,7 +22,7 @@ from forewarn.control.http.errors import (
     unwrap,
 )
 from forewarn.control.http.filters import MachineFilter
-from forewarn.control.http.operation import EVENT_LINKS, KeyedResponse, Operation, links_to
+from forewarn.control.http.operation import route
 from forewarn.control.http.paging import (
     MAX_PAGE,
     After,
@@ -34,38 +33,16 @@ from forewarn.control.http.paging import (
 )
 from forewarn.control.http.parameters import ByGroup, ByHealth, ByHost, ByLabel, Name, query
 from forewarn.control.http.preconditions import machine_tag
+from forewarn.control.operations import machines as operations
 from forewarn.control.routes.groups import known_group
 from forewarn.control.schema import core as s
 from forewarn.control.views import core
 from forewarn.core import EventType, Group, Machine
-from forewarn.core.access import Role
 from forewarn.core.fleet import Health
 from forewarn.service.indexes.coverage import COVERAGES, has
 
 
-@get(
-    "/v1/machines",
-    responses={200: ResponseSpec(list[s.Machine])},
-    **Operation(
-        id="listMachines",
-        tag="machines",
-        summary="List machines",
-        respects_limits=True,
-        paged=True,
-        refuses=(404,),
-        links=links_to(
-            "getMachine",
-            "restartMachine",
-            "redeployMachine",
-            "evictMachine",
-            "failMachine",
-            parameter="name",
-            place="0/name",
-        ),
-        commands=("machine list",),
-        command_example="machine list --group web",
-    ).options,
-)
+@route(operations.LIST_MACHINES)
 async def list_machines(
     request: Request[Any, Any, Any],
     call: Call,
@@ -164,19 +141,7 @@ def machine_view(group: Group, machine: Machine) -> s.Machine:
     return core.machine(group, machine, polls, context().metadata_url_of, now)
 
 
-@get(
-    "/v1/machines/{name:str}",
-    sync_to_thread=False,
-    **Operation(
-        id="getMachine",
-        tag="machines",
-        summary="Get a machine",
-        respects_limits=True,
-        tagged=True,
-        commands=("machine show", "run"),
-        command_example="machine show web_0",
-    ).options,
-)
+@route(operations.GET_MACHINE)
 def get_machine(call: Call, name: Name) -> s.Machine:
     authorization.require_machines(call, name)
     group, machine = known_machine(name)
@@ -184,83 +149,28 @@ def get_machine(call: Call, name: Name) -> s.Machine:
     return machine_view(group, machine)
 
 
-@post(
-    "/v1/machines/{name:str}/restart",
-    **Operation(
-        id="restartMachine",
-        tag="machines",
-        summary="Restart a machine as its user, announced as a Reboot",
-        role=Role.TENANT,
-        respects_limits=True,
-        keyed_response=KeyedResponse.OUTCOME,
-        conditional=True,
-        links=EVENT_LINKS,
-        commands=("machine restart",),
-        command_example="machine restart web_0",
-    ).options,
-)
+@route(operations.RESTART_MACHINE)
 async def restart_machine(call: Call, name: Name) -> s.Outcome:
     """If the group is not enabled, the machine restarts at once and no event is shown."""
     authorization.require_machines(call, name)
     return outcome(await call.platform.user_maintenance(name, EventType.REBOOT, call.by))
 
 
-@post(
-    "/v1/machines/{name:str}/redeploy",
-    **Operation(
-        id="redeployMachine",
-        tag="machines",
-        summary="Redeploy a machine as its user, announced as a Redeploy",
-        role=Role.TENANT,
-        respects_limits=True,
-        keyed_response=KeyedResponse.OUTCOME,
-        conditional=True,
-        links=EVENT_LINKS,
-        commands=("machine redeploy",),
-        command_example="machine redeploy web_0",
-    ).options,
-)
+@route(operations.REDEPLOY_MACHINE)
 async def redeploy_machine(call: Call, name: Name) -> s.Outcome:
     """If the group is not enabled, the machine is redeployed at once and no event is shown."""
     authorization.require_machines(call, name)
     return outcome(await call.platform.user_maintenance(name, EventType.REDEPLOY, call.by))
 
 
-@post(
-    "/v1/machines/{name:str}/restore",
-    **Operation(
-        id="restoreMachine",
-        tag="machines",
-        summary="Restore a machine that was evicted or deleted",
-        respects_limits=True,
-        keyed_response=KeyedResponse.MACHINE,
-        conditional=True,
-        links=links_to("getMachine", parameter="name", place="name"),
-        commands=("machine restore",),
-        command_example="machine restore web_2",
-    ).options,
-)
+@route(operations.RESTORE_MACHINE)
 async def restore_machine(call: Call, name: Name) -> s.MachineOutcome:
     """A machine that is listed as not back counts as back, although it has not polled."""
     authorization.require_machines(call, name)
     return _machine_outcome(name, unwrap(await call.platform.restore(name, call.by)))
 
 
-@post(
-    "/v1/machines/{name:str}/moved",
-    **Operation(
-        id="recordMove",
-        tag="machines",
-        summary="Record which host a machine is on",
-        keyed_response=KeyedResponse.MACHINE,
-        conditional=True,
-        refuses=(404,),
-        links=links_to("getMachine", parameter="name", place="name"),
-        commands=("machine moved",),
-        command_example="machine moved web_0 --to h3",
-        example={"host": "h3"},
-    ).options,
-)
+@route(operations.RECORD_MOVE)
 async def record_move(call: Call, name: Name, data: JSONBody[s.MovedRequest]) -> s.MachineOutcome:
     """For a machine that was moved without an event, by hand or by another system. Nothing is done
     to the machine. What is planned for its old host does not affect it any more; events that have
@@ -273,56 +183,18 @@ def _machine_outcome(name: str, notes: Sequence[str]) -> s.MachineOutcome:
     return s.MachineOutcome(**view, notes=list(notes))
 
 
-@post(
-    "/v1/machines/{name:str}/evict",
-    **Operation(
-        id="evictMachine",
-        tag="machines",
-        summary="Evict a spot machine, announced as a Preempt",
-        keyed_response=KeyedResponse.OUTCOME,
-        conditional=True,
-        links=EVENT_LINKS,
-        commands=("machine evict",),
-        command_example="machine evict web_2",
-    ).options,
-)
+@route(operations.EVICT_MACHINE)
 async def evict_machine(call: Call, name: Name) -> s.Outcome:
     return outcome(await call.removals.evict(name, call.by))
 
 
-@post(
-    "/v1/machines/{name:str}/delete",
-    **Operation(
-        id="deleteMachine",
-        tag="machines",
-        summary="Delete a machine, announced as a Terminate if the group's policy requires it",
-        respects_limits=True,
-        keyed_response=KeyedResponse.OUTCOME,
-        conditional=True,
-        links=EVENT_LINKS,
-        commands=("machine delete",),
-        command_example="machine delete web_1",
-    ).options,
-)
+@route(operations.DELETE_MACHINE)
 async def delete_machine(call: Call, name: Name) -> s.Outcome:
     authorization.require_machines(call, name)
     return outcome(await call.removals.delete(name, call.by))
 
 
-@post(
-    "/v1/machines/{name:str}/fail",
-    **Operation(
-        id="failMachine",
-        tag="machines",
-        summary="Make a machine fail without notice",
-        keyed_response=KeyedResponse.OUTCOME,
-        conditional=True,
-        links=EVENT_LINKS,
-        commands=("machine fail",),
-        command_example="machine fail web_1 --type Reboot",
-        example={"type": "Reboot"},
-    ).options,
-)
+@route(operations.FAIL_MACHINE)
 async def fail_machine(call: Call, name: Name, data: JSONBody[s.FailMachineRequest]) -> s.Outcome:
     type = parse_enum(EventType, "event type", data.type)
     return outcome(await call.removals.fail(name, type, call.by))

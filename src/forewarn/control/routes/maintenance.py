@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from litestar import Request, delete, get, put
+from litestar import Request
 from litestar.params import JSONBody
 
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import RefusedError, unwrap
-from forewarn.control.http.operation import REPEATABLE, Operation, links_to
+from forewarn.control.http.operation import route
 from forewarn.control.http.paging import (
     MAX_PAGE,
     After,
@@ -20,6 +20,7 @@ from forewarn.control.http.paging import (
     take_page,
 )
 from forewarn.control.http.parameters import Name
+from forewarn.control.operations import maintenance as operations
 from forewarn.control.schema import maintenance as m
 from forewarn.control.views import maintenance as views
 from forewarn.core.refusal import invalid
@@ -27,19 +28,7 @@ from forewarn.service.fleet.build import FleetError, configuration_of
 from forewarn.service.fleet.shapes import MaintenanceEntry
 
 
-@get(
-    "/v1/maintenance",
-    sync_to_thread=False,
-    **Operation(
-        id="listMaintenance",
-        tag="maintenance",
-        summary="List maintenance configurations",
-        paged=True,
-        links=links_to("setMaintenance", "removeMaintenance", parameter="name", place="0/name"),
-        commands=("maintenance list",),
-        command_example="maintenance list",
-    ).options,
-)
+@route(operations.LIST_MAINTENANCE)
 def list_maintenance(
     request: Request[Any, Any, Any], call: Call, limit: Limit = MAX_PAGE, after: After = None
 ) -> list[m.Maintenance]:
@@ -54,18 +43,7 @@ def list_maintenance(
     return [views.configuration(item) for item in configurations]
 
 
-@put(
-    "/v1/maintenance/{name:str}",
-    **Operation(
-        id="setMaintenance",
-        tag="maintenance",
-        summary="Add or replace a maintenance configuration",
-        why_no_key=REPEATABLE,
-        commands=("maintenance set",),
-        command_example="maintenance set nights --window '22:00-04:00 Europe/Berlin'",
-        example={"select": "tier=web", "windows": ["sat,sun 22:00-04:00 Europe/Berlin"]},
-    ).options,
-)
+@route(operations.SET_MAINTENANCE)
 async def set_maintenance(
     call: Call, name: Name, data: JSONBody[m.MaintenanceRequest]
 ) -> m.MaintenanceOutcome:
@@ -84,17 +62,7 @@ async def set_maintenance(
     return m.MaintenanceOutcome(**view, notes=list(notes))
 
 
-@delete(
-    "/v1/maintenance/{name:str}",
-    **Operation(
-        id="removeMaintenance",
-        tag="maintenance",
-        summary="Remove a maintenance configuration",
-        why_no_key=REPEATABLE,
-        commands=("maintenance remove",),
-        command_example="maintenance remove nights",
-    ).options,
-)
+@route(operations.REMOVE_MAINTENANCE)
 async def remove_maintenance(call: Call, name: Name) -> m.Maintenance:
     """Events that it holds start as soon as nothing else holds them."""
     return views.configuration(unwrap(await context().configurations.remove(name, call.by)))

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from litestar import get, post
-
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import RefusedError, unwrap
-from forewarn.control.http.operation import Operation
+from forewarn.control.http.operation import route
 from forewarn.control.http.parameters import Name
+from forewarn.control.operations import feed as operations
 from forewarn.control.schema.notify import NotifyState, NotifyTest
 from forewarn.core.refusal import unknown_name
 
 
-@get(
-    "/v1/notify",
-    sync_to_thread=False,
-    **Operation(
-        id="getNotifications",
-        tag="feed",
-        summary="List notifications, and how far each has been delivered",
-        respects_limits=True,
-        commands=("notify list", "status"),
-        command_example="notify list",
-    ).options,
-)
+@route(operations.GET_NOTIFICATIONS)
 def get_notifications(call: Call) -> list[NotifyState]:
     """One entry for each table `[[notify]]` of the settings; none for a token that is limited to
     groups. Where messages are sent is shown without secrets."""
@@ -31,18 +19,7 @@ def get_notifications(call: Call) -> list[NotifyState]:
     return [] if notifications is None or call.limited else notifications.states()
 
 
-@post(
-    "/v1/notify/{name:str}/test",
-    **Operation(
-        id="testNotification",
-        tag="feed",
-        summary="Send a test message",
-        refuses=(404,),
-        why_no_key="a test that is repeated only sends another test message",
-        commands=("notify test",),
-        command_example="notify test ops",
-    ).options,
-)
+@route(operations.TEST_NOTIFICATION)
 async def test_notification(name: Name) -> NotifyTest:
     """The message says that it is a test. It is sent once; `delivered` is false, with the reason in
     `error`, if the target does not accept it."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from litestar import Response, get
-from litestar.openapi.datastructures import ResponseSpec
+from litestar import Response
 
 from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import encode_in_thread, parse_enum, parse_selector
-from forewarn.control.http.operation import Operation
+from forewarn.control.http.operation import route
 from forewarn.control.http.paging import natural_key
 from forewarn.control.http.parameters import ByLabel, query
+from forewarn.control.operations import fleet as operations
 from forewarn.control.schema import overview as s
 from forewarn.core.fleet import Host
 from forewarn.core.labels import matches
@@ -21,16 +21,7 @@ from forewarn.service.platform.hosts import NodeState
 from forewarn.support.instants import to_datetime
 
 
-@get(
-    "/v1/overview",
-    responses={200: ResponseSpec(s.Overview)},
-    **Operation(
-        id="getOverview",
-        tag="fleet",
-        summary="Get the numbers of machines by what happens to them",
-        respects_limits=True,
-    ).options,
-)
+@route(operations.GET_OVERVIEW)
 async def get_overview(
     call: Call,
     by: Annotated[str, query("What the rows are.", enum="OverviewBy")] = "host",

@@ -22,7 +22,7 @@ from litestar.response import Redirect
 from forewarn.control.http.compression import accepts_gzip
 from forewarn.control.http.context import context
 from forewarn.control.http.errors import RefusedError
-from forewarn.control.http.operation import Operation
+from forewarn.control.http.operation import PUBLIC
 from forewarn.control.http.preconditions import bytes_tag
 from forewarn.control.http.responses import response_headers
 from forewarn.control.routes.docs import REVALIDATE
@@ -39,10 +39,9 @@ MEDIA_TYPES = {
 }
 
 _INLINE = re.compile(rb'<script type="importmap">(.*?)</script>', re.DOTALL)
-_public = Operation(id="", tag="service", summary="", public=True)
 
 
-@get(["/ui", "/ui/{path:path}"], include_in_schema=False, sync_to_thread=False, **_public.options)
+@get(["/ui", "/ui/{path:path}"], sync_to_thread=False, opt=PUBLIC)
 def portal(request: Request[Any, Any, Any]) -> Response[Any]:
     if not context().portal:
         raise RefusedError(unknown(OFF))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeAlias
 
-from litestar import Request, get, post
+from litestar import Request
 from litestar.params import JSONBody, QueryParameter
 
 from forewarn.control.http import filters
 from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, context, require_known_hosts
 from forewarn.control.http.errors import RefusedError, duration_of, instant, parse_enum, unwrap
-from forewarn.control.http.operation import KeyedResponse, Operation, links_to
+from forewarn.control.http.operation import route
 from forewarn.control.http.paging import (
     MAX_PAGE,
     Limit,
@@ -22,10 +22,10 @@ from forewarn.control.http.paging import (
 )
 from forewarn.control.http.parameters import Id, query
 from forewarn.control.http.preconditions import current_rollout_tag
+from forewarn.control.operations import rollouts as operations
 from forewarn.control.schema import rollouts as r
 from forewarn.control.views import rollouts as views
 from forewarn.core import EventType
-from forewarn.core.access import Role
 from forewarn.core.labels import Selector, parse
 from forewarn.core.refusal import invalid
 from forewarn.core.rollouts.model import (
@@ -51,19 +51,7 @@ OfHost: TypeAlias = Annotated[
 ]
 
 
-@get(
-    "/v1/rollouts",
-    **Operation(
-        id="listRollouts",
-        tag="rollouts",
-        summary="List rollouts",
-        respects_limits=True,
-        paged=True,
-        links=links_to("getRollout", "explainRollout", parameter="id", place="0/id"),
-        commands=("rollout list", "status"),
-        command_example="rollout list",
-    ).options,
-)
+@route(operations.LIST_ROLLOUTS)
 async def list_rollouts(
     request: Request[Any, Any, Any],
     call: Call,
@@ -97,29 +85,7 @@ async def list_rollouts(
     return [views.rollout(summary) for summary in page]
 
 
-@post(
-    "/v1/rollouts",
-    **Operation(
-        id="startRollout",
-        tag="rollouts",
-        summary="Start a rollout",
-        status=201,
-        keyed_response=KeyedResponse.ROLLOUT,
-        refuses=(404,),
-        links=links_to(
-            "getRollout",
-            "explainRollout",
-            "pauseRollout",
-            "resumeRollout",
-            "abortRollout",
-            parameter="id",
-            place="id",
-        ),
-        commands=("rollout start",),
-        command_example="rollout start --type Reboot --group web --notice 30m --bake 5m",
-        example={"type": "Reboot", "groups": ["web"], "notice": 1800, "bake": 300},
-    ).options,
-)
+@route(operations.START_ROLLOUT)
 async def start_rollout(call: Call, data: JSONBody[r.RolloutRequest]) -> r.RolloutReport:
     request = _rollout_request(data, call.by)
     report = views.report(unwrap(await call.rollouts.start(request)))
@@ -127,19 +93,7 @@ async def start_rollout(call: Call, data: JSONBody[r.RolloutRequest]) -> r.Rollo
     return report
 
 
-@post(
-    "/v1/rollouts/plan",
-    **Operation(
-        id="planRollout",
-        tag="rollouts",
-        summary="Plan a rollout without starting it",
-        role=Role.VIEWER,
-        refuses=(404, 409),
-        commands=("rollout plan",),
-        command_example="rollout plan --type Reboot --group web",
-        example={"type": "Reboot", "groups": ["web"], "notice": 1800, "bake": 300},
-    ).options,
-)
+@route(operations.PLAN_ROLLOUT)
 async def plan_rollout(
     call: Call,
     data: JSONBody[r.RolloutRequest],
@@ -157,19 +111,7 @@ async def plan_rollout(
     return views.plan(draft, forecast, lambda step: lane in (None, step.lane), steps)
 
 
-@get(
-    "/v1/rollouts/{id:str}",
-    **Operation(
-        id="getRollout",
-        tag="rollouts",
-        summary="Get a rollout and its progress",
-        respects_limits=True,
-        tagged=True,
-        refuses=(409,),
-        commands=("rollout show", "rollout watch"),
-        command_example="rollout show 1B2C",
-    ).options,
-)
+@route(operations.GET_ROLLOUT)
 async def get_rollout(
     call: Call,
     id: Id,
@@ -185,18 +127,7 @@ async def get_rollout(
     )
 
 
-@get(
-    "/v1/rollouts/{id:str}/explain",
-    **Operation(
-        id="explainRollout",
-        tag="rollouts",
-        summary="Explain what a rollout waits for",
-        respects_limits=True,
-        refuses=(409, 503),
-        commands=("rollout explain", "rollout show"),
-        command_example="rollout explain 1B2C",
-    ).options,
-)
+@route(operations.EXPLAIN_ROLLOUT)
 async def explain_rollout(
     call: Call, id: Id, group: OfGroup = None, host: OfHost = None
 ) -> r.RolloutExplanation:
@@ -206,19 +137,7 @@ async def explain_rollout(
     return views.explanation(unwrap(await context().rollouts.explain(id, host or group)))
 
 
-@get(
-    "/v1/rollouts/{id:str}/steps",
-    **Operation(
-        id="listRolloutSteps",
-        tag="rollouts",
-        summary="List the steps of a rollout",
-        respects_limits=True,
-        paged=True,
-        refuses=(409,),
-        commands=("rollout show",),
-        command_example="rollout show 1B2C --all",
-    ).options,
-)
+@route(operations.LIST_ROLLOUT_STEPS)
 async def list_rollout_steps(
     request: Request[Any, Any, Any],
     call: Call,
@@ -256,20 +175,7 @@ async def list_rollout_steps(
     return page
 
 
-@post(
-    "/v1/rollouts/{id:str}/skip",
-    **Operation(
-        id="skipRolloutSteps",
-        tag="rollouts",
-        summary="Skip steps of a rollout",
-        keyed_response=KeyedResponse.ROLLOUT,
-        conditional=True,
-        links=links_to("getRollout", parameter="id", place="id"),
-        commands=("rollout skip",),
-        command_example="rollout skip 1B2C --host host-a",
-        example={"lanes": ["web"], "reason": "tested separately"},
-    ).options,
-)
+@route(operations.SKIP_ROLLOUT_STEPS)
 async def skip_rollout_steps(call: Call, id: Id, data: JSONBody[r.SkipRequest]) -> r.RolloutReport:
     """Steps that have not started are left out. Events that were announced for them are
     withdrawn."""
@@ -277,20 +183,7 @@ async def skip_rollout_steps(call: Call, id: Id, data: JSONBody[r.SkipRequest]) 
     return views.report(unwrap(skipped))
 
 
-@post(
-    "/v1/rollouts/{id:str}/pause",
-    **Operation(
-        id="pauseRollout",
-        tag="rollouts",
-        summary="Pause a rollout",
-        keyed_response=KeyedResponse.ROLLOUT,
-        conditional=True,
-        links=links_to("getRollout", parameter="id", place="id"),
-        commands=("rollout pause",),
-        command_example="rollout pause 1B2C",
-        example={"reason": "errors in web"},
-    ).options,
-)
+@route(operations.PAUSE_ROLLOUT)
 async def pause_rollout(call: Call, id: Id, data: JSONBody[r.PauseRequest]) -> r.RolloutReport:
     """No further steps are announced until the rollout is resumed. Events that are already
     announced are carried out, unless `withdraw` is true: then those that have not started are
@@ -299,37 +192,12 @@ async def pause_rollout(call: Call, id: Id, data: JSONBody[r.PauseRequest]) -> r
     return views.report(unwrap(paused))
 
 
-@post(
-    "/v1/rollouts/{id:str}/resume",
-    **Operation(
-        id="resumeRollout",
-        tag="rollouts",
-        summary="Resume a rollout after a pause, or after one of its events was cancelled",
-        keyed_response=KeyedResponse.ROLLOUT,
-        conditional=True,
-        links=links_to("getRollout", parameter="id", place="id"),
-        commands=("rollout resume",),
-        command_example="rollout resume 1B2C",
-    ).options,
-)
+@route(operations.RESUME_ROLLOUT)
 async def resume_rollout(call: Call, id: Id) -> r.RolloutReport:
     return views.report(unwrap(await call.rollouts.resume(id, call.by)))
 
 
-@post(
-    "/v1/rollouts/{id:str}/abort",
-    **Operation(
-        id="abortRollout",
-        tag="rollouts",
-        summary="Abort a rollout",
-        keyed_response=KeyedResponse.ROLLOUT,
-        conditional=True,
-        links=links_to("getRollout", parameter="id", place="id"),
-        commands=("rollout abort",),
-        command_example="rollout abort 1B2C",
-        example={"reason": "wrong version"},
-    ).options,
-)
+@route(operations.ABORT_ROLLOUT)
 async def abort_rollout(call: Call, id: Id, data: JSONBody[r.SwitchRequest]) -> r.RolloutReport:
     """Its events that have not started are cancelled, and no further steps are announced."""
     return views.report(unwrap(await call.rollouts.abort(id, call.by, data.reason)))

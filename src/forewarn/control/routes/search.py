@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterable
 from typing import Annotated
 
-from litestar import Response, get
-from litestar.openapi.datastructures import ResponseSpec
+from litestar import Response
 
 from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import encode_in_thread
-from forewarn.control.http.operation import Operation
+from forewarn.control.http.operation import route
 from forewarn.control.http.parameters import query
+from forewarn.control.operations import fleet as operations
 from forewarn.control.schema import search as s
 from forewarn.core import Event
 from forewarn.core.refusal import Refused
@@ -24,16 +24,7 @@ MAX_HITS = 8  # of each kind
 _ID = re.compile(r"[0-9A-F][0-9A-F-]{3,35}")  # shorter beginnings of ids are found by chance
 
 
-@get(
-    "/v1/search",
-    responses={200: ResponseSpec(s.Hits)},
-    **Operation(
-        id="search",
-        tag="fleet",
-        summary="Find machines, groups, hosts, events and rollouts",
-        respects_limits=True,
-    ).options,
-)
+@route(operations.SEARCH)
 async def search(
     call: Call,
     text: Annotated[

@@ -7,16 +7,16 @@ that of OpenMetrics if the Accept header asks for it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
-from litestar import Request, Response, delete, get
+from litestar import Request, Response
 
 from forewarn import __version__
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import RefusedError
-from forewarn.control.http.operation import REPEATABLE, Operation
+from forewarn.control.http.operation import route
 from forewarn.control.http.parameters import Name
+from forewarn.control.operations import service as operations
 from forewarn.control.routes.clock import clock_of
 from forewarn.control.schema import core as s
 from forewarn.control.views import core
@@ -32,21 +32,8 @@ CONTENT_TYPE = "text/plain; version=0.0.4"  # the charset is added when it is se
 
 log = logger("forewarn")
 
-_health_check = partial(Operation, tag="service", public=True, also=(503,))
 
-
-@get(
-    "/v1/status",
-    sync_to_thread=False,
-    **Operation(
-        id="getStatus",
-        tag="service",
-        summary="Get the status of the service",
-        respects_limits=True,
-        commands=("run", "status"),
-        command_example="clock show",
-    ).options,
-)
+@route(operations.GET_STATUS)
 def get_status(call: Call) -> s.Status:
     """The numbers of groups, machines and events count only what the token may see."""
     groups = [group for group in context().platform.machine_index.groups() if call.sees(group.name)]
@@ -93,34 +80,14 @@ def this_node() -> s.ThisNode:
     )
 
 
-@get(
-    "/v1/control-nodes",
-    **Operation(
-        id="getControlNodes",
-        tag="service",
-        summary="List the control nodes",
-        commands=("control list",),
-        command_example="control list",
-    ).options,
-)
+@route(operations.GET_CONTROL_NODES)
 async def list_control_nodes() -> list[s.ControlNode]:
     """The processes that serve this API, of which one decides. Each reports every few seconds; one
     that has not done so for a day, or was forgotten, is no longer listed."""
     return [core.control_node(known) for known in await _control_nodes()]
 
 
-@delete(
-    "/v1/control-nodes/{name:str}",
-    **Operation(
-        id="forgetControlNode",
-        tag="service",
-        summary="Forget a control node that is gone",
-        why_no_key=REPEATABLE,
-        refuses=(409,),
-        commands=("control forget",),
-        command_example="control forget c3",
-    ).options,
-)
+@route(operations.FORGET_CONTROL_NODE)
 async def forget_control_node(call: Call, name: Name) -> s.ControlNode:
     """It is no longer listed, unless it reports again. Returns the node as it had last reported.
     One that is not away is refused."""
@@ -153,52 +120,27 @@ async def _control_nodes() -> Sequence[ControlNode]:
     return [alone]
 
 
-@get(
-    "/metrics",
-    media_type=CONTENT_TYPE,
-    sync_to_thread=False,
-    **Operation(
-        id="getMetrics",
-        tag="service",
-        summary="Get metrics for Prometheus",
-    ).options,
-)
+@route(operations.GET_METRICS, media_type=CONTENT_TYPE)
 def get_metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
     """In Prometheus' text format, or in that of OpenMetrics if the `Accept` header asks for it."""
     text, kind = exposition(context().samples(), request.headers.get("accept", ""))
     return Response(text, media_type=kind)
 
 
-@get(
-    "/healthz",
-    sync_to_thread=False,
-    **_health_check(id="getHealth", summary="Check that the service is alive").options,
-)
+@route(operations.GET_HEALTH)
 def get_health() -> Response[s.HealthReport]:
     """Answers 503 if the service does not work and should be restarted."""
     return _health_response(context().health.healthy())
 
 
-@get(
-    "/readyz",
-    sync_to_thread=False,
-    **_health_check(
-        id="getReadiness",
-        summary="Check that the service is ready",
-        commands=("control list", "rollout explain", "status"),
-    ).options,
-)
+@route(operations.GET_READINESS)
 def get_readiness() -> Response[s.HealthReport]:
     """Answers 503, with the reasons, if the service cannot do its work at the moment."""
     health = context().health
     return _health_response(health.ready(), health.warnings())
 
 
-@get(
-    "/leaderz",
-    sync_to_thread=False,
-    **_health_check(id="getLeadership", summary="Check that this control node decides").options,
-)
+@route(operations.GET_LEADERSHIP)
 def get_leadership() -> Response[s.HealthReport]:
     """Answers 200 on the control node that decides, and 503 on those that follow it, for load
     balancers. A service with one control node always decides."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from litestar import Request, get, post
+from litestar import Request
 from litestar.params import JSONBody
 
 from forewarn.control.http.context import Call, context
@@ -17,7 +17,7 @@ from forewarn.control.http.errors import (
     parse_selector,
     unwrap,
 )
-from forewarn.control.http.operation import REPEATABLE, Operation, links_to
+from forewarn.control.http.operation import route
 from forewarn.control.http.paging import (
     MAX_PAGE,
     TimedAfter,
@@ -27,6 +27,7 @@ from forewarn.control.http.paging import (
 )
 from forewarn.control.http.paging import Limit as PageLimit
 from forewarn.control.http.parameters import Name
+from forewarn.control.operations import tokens as operations
 from forewarn.control.schema import tokens as t
 from forewarn.control.views import tokens as views
 from forewarn.core.access import Limit, Role, Token
@@ -40,22 +41,7 @@ def token_view(token: Token) -> t.Token:
     )
 
 
-@post(
-    "/v1/tokens",
-    **Operation(
-        id="createToken",
-        tag="tokens",
-        summary="Create a token; only this response contains it",
-        status=201,
-        role=Role.ADMIN,
-        why_no_key="its response contains a secret and is not stored; revoke a token that was lost",
-        refuses=(404, 409),
-        links=links_to("getToken", "revokeToken", parameter="id", place="id"),
-        commands=("token create",),
-        command_example="token create alice --role operator",
-        example={"name": "alice", "role": "operator"},
-    ).options,
-)
+@route(operations.CREATE_TOKEN)
 async def create_token(call: Call, data: JSONBody[t.TokenRequest]) -> t.CreatedToken:
     """The service stores only a digest of the token, so it cannot be shown again. If the response
     is lost, revoke the token and create another one."""
@@ -65,20 +51,7 @@ async def create_token(call: Call, data: JSONBody[t.TokenRequest]) -> t.CreatedT
     return t.CreatedToken(**fields, token=created.secret.text, notes=list(created.notes))
 
 
-@get(
-    "/v1/tokens",
-    sync_to_thread=False,
-    **Operation(
-        id="listTokens",
-        tag="tokens",
-        summary="List tokens",
-        role=Role.ADMIN,
-        paged=True,
-        links=links_to("getToken", parameter="id", place="0/id"),
-        commands=("token list",),
-        command_example="token list",
-    ).options,
-)
+@route(operations.LIST_TOKENS)
 def list_tokens(
     request: Request[Any, Any, Any],
     call: Call,
@@ -99,38 +72,13 @@ def list_tokens(
     return [token_view(token) for token in page]
 
 
-@get(
-    "/v1/tokens/{id:str}",
-    sync_to_thread=False,
-    **Operation(
-        id="getToken",
-        tag="tokens",
-        summary="Get a token",
-        role=Role.ADMIN,
-        refuses=(409,),
-        command_example="token list",
-    ).options,
-)
+@route(operations.GET_TOKEN)
 def get_token(id: Name) -> t.Token:
     """`id` is the id or the name of the token."""
     return token_view(unwrap(context().tokens.find(id)))
 
 
-@post(
-    "/v1/tokens/{id:str}/revoke",
-    **Operation(
-        id="revokeToken",
-        tag="tokens",
-        summary="Revoke a token",
-        role=Role.ADMIN,
-        why_no_key=REPEATABLE,
-        refuses=(409,),
-        links=links_to("getToken", parameter="id", place="id"),
-        commands=("token revoke",),
-        command_example="token revoke alice",
-        example={},
-    ).options,
-)
+@route(operations.REVOKE_TOKEN)
 async def revoke_token(call: Call, id: Name, data: JSONBody[t.RevokeRequest]) -> t.Token:
     """`id` is the id or the name of the token. Streams and downloads that use it end."""
     return token_view(unwrap(await context().tokens.revoke(id, call.by, force=data.force)))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import msgspec
-from litestar import get, post
 
 from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import RefusedError, unwrap
-from forewarn.control.http.operation import Operation
+from forewarn.control.http.operation import route
 from forewarn.control.http.parameters import ByEvent, ByMachine
+from forewarn.control.operations import verdict as operations
 from forewarn.core.refusal import conflict
 from forewarn.verdict.observer import Observer
 from forewarn.verdict.verdict import Verdict
@@ -20,18 +20,7 @@ NOT_OBSERVING = (
 )
 
 
-@get(
-    "/v1/verdict",
-    **Operation(
-        id="getVerdict",
-        tag="verdict",
-        summary="Get what clients did about their events, and what they did wrong",
-        respects_limits=True,
-        refuses=(404, 409),
-        commands=("verdict",),
-        command_example="verdict --machine web_0",
-    ).options,
-)
+@route(operations.GET_VERDICT)
 async def get_verdict(call: Call, machine: ByMachine = None, event: ByEvent = None) -> Verdict:
     """The verdict up to now, on all clients, or only on one machine or about one event."""
     verdict = _observer().verdict()
@@ -52,19 +41,7 @@ async def get_verdict(call: Call, machine: ByMachine = None, event: ByEvent = No
     return _visible_part(call, verdict)
 
 
-@post(
-    "/v1/verdict/forget",
-    sync_to_thread=False,
-    **Operation(
-        id="forgetVerdict",
-        tag="verdict",
-        summary="Start the verdict over",
-        why_no_key="nothing of it is stored",
-        refuses=(409,),
-        commands=("verdict",),
-        command_example="verdict --forget",
-    ).options,
-)
+@route(operations.FORGET_VERDICT)
 def forget_verdict() -> Verdict:
     """Discards all complaints. Events that are active are still known."""
     observer = _observer()

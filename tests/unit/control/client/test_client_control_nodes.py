@@ -15,6 +15,7 @@ import pytest
 from forewarn.control.client import client as module
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.client.connection import ServiceAddress
+from forewarn.control.operations.service import ACCEPT_CLOCK
 from forewarn.control.schema import core as s
 
 TOKEN = "fw_" + "0" * 40
@@ -164,7 +165,7 @@ def test_a_request_without_a_key_is_not_repeated_once_it_was_sent(stack: ExitSta
     dying = stack.enter_context(FakeNode(CUT))
     other = stack.enter_context(FakeNode((409, REFUSED, "")))
     with pytest.raises(ControlError, match="no service answers"):
-        client_of(dying.url, other.url).accept_clock()
+        client_of(dying.url, other.url).call(ACCEPT_CLOCK)
     assert other.requests == []
 
 

@@ -20,7 +20,9 @@ from litestar.exceptions import NotAuthorizedException, PermissionDeniedExceptio
 from litestar.handlers import BaseRouteHandler
 
 from forewarn.control.http.context import CallContext, Caller, context
-from forewarn.control.http.operation import KeyedResponse, operation_of
+from forewarn.control.http.operation import operation_of
+from forewarn.control.operations.operation import Operation
+from forewarn.control.schema import core as s
 from forewarn.core import Event, EventType, Machine, Refused, Source
 from forewarn.core.access import Limit, Role
 from forewarn.core.deciding.holds import Hold, HoldKind
@@ -52,34 +54,29 @@ MISSING = (
 )
 
 
-def role_for(handler: BaseRouteHandler) -> Role | None:
-    """Return the role that a handler needs, or None if it is public."""
-    operation = operation_of(handler)
-    if operation.public:
-        return None
-    if operation.role is not None:
-        return operation.role
-    methods = set(getattr(handler, "http_methods", ()))
-    return Role.VIEWER if methods and methods <= READ_METHODS else Role.OPERATOR
+def role_for(operation: Operation[Any]) -> Role | None:
+    """Return the role that an operation needs, or None if it is public."""
+    return None if operation.public else Role(operation.needed_role)
 
 
 def authorize(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
     """Litestar guard of every handler: raise unless the caller may call this operation."""
-    if role_for(handler) is None:
+    operation = operation_of(handler)
+    if operation.public:
         return
     caller: Caller | None = connection.scope["state"].get("caller")
     if caller is None:
         raise NotAuthorizedException(MISSING)
-    if denial := why_denied(caller, handler):
+    if denial := why_denied(caller, operation):
         raise PermissionDeniedException(denial)
 
 
-def why_denied(caller: Caller, handler: BaseRouteHandler) -> str:
+def why_denied(caller: Caller, operation: Operation[Any]) -> str:
     """Return why a caller may not call an operation at all; empty if it may."""
-    needed = role_for(handler)
+    needed = role_for(operation)
     if needed is not None and not caller.role.includes(needed):
         return f"this needs the role {needed.value}; token '{caller.name}' has {caller.role.value}"
-    if not caller.limit.none and not operation_of(handler).respects_limits:
+    if not caller.limit.none and not operation.respects_limits:
         return (
             f"this operation is for the platform's operators; token '{caller.name}' is limited to"
             f" {limit_text(caller.limit)}"
@@ -250,19 +247,18 @@ async def require_rollout(call: CallContext, id: str) -> str:
     return rollout.id
 
 
-def require_replay(call: CallContext, kind: KeyedResponse | None, response: Any, name: str) -> None:
+def require_replay(call: CallContext, operation: Operation[Any], response: Any, name: str) -> None:
     """Require what a stored response is about, before it is sent again. A group may have other
     labels by now than when the request was carried out."""
     if not call.limited:
         return
     groups: list[str] = []
-    match kind:
-        case KeyedResponse.OUTCOME | KeyedResponse.MACHINE:
-            groups = [response["group"]]
-        case KeyedResponse.GROUP:
-            groups = [response["name"]]
-        case KeyedResponse.OUTCOMES:
-            groups = [event["group"] for event in response["events"]]
+    if operation.returns in (s.Outcome, s.MachineOutcome):
+        groups = [response["group"]]
+    elif operation.returns is s.Group:
+        groups = [response["name"]]
+    elif operation.returns is s.Outcomes:
+        groups = [event["group"] for event in response["events"]]
     if not all(map(call.sees, groups)):
         raise PermissionDeniedException(
             f"token '{call.by}' is limited to {limit_text(call.caller.limit)}; what was done under"

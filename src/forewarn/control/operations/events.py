@@ -1,0 +1,150 @@
+"""Operations of the control API on events."""
+
+from __future__ import annotations
+
+from forewarn.control.operations.operation import EVENT_LINKS, Operation, links_to
+from forewarn.control.schema import core as s
+
+LIST_EVENTS = Operation(
+    "GET /v1/events",
+    "List events",
+    list[s.Event],
+    respects_limits=True,
+    paged=True,
+    refuses=(404,),
+    links=links_to("0/id", "getEvent", "explainEvent"),
+    command="event list --all",
+    used_by=("status",),
+)
+
+SCHEDULE_EVENT = Operation(
+    "POST /v1/events",
+    "Announce an event",
+    s.Outcome,
+    takes=s.ScheduleRequest,
+    status=201,
+    respects_limits=True,
+    refuses=(404,),
+    links=EVENT_LINKS,
+    command="event schedule Reboot web_0 --notice 20m",
+    example={"type": "Reboot", "machines": ["web_0"], "notice": 1200},
+)
+
+GET_EVENT = Operation(
+    "GET /v1/events/{id}",
+    "Get an event",
+    s.EventDetails,
+    respects_limits=True,
+    refuses=(409,),
+    command="event show 4933F66C",
+)
+
+APPROVE_EVENT = Operation(
+    "POST /v1/events/{id}/approve",
+    "Approve an event",
+    s.Outcome,
+    role="tenant",
+    respects_limits=True,
+    links=links_to("id", "getEvent"),
+    command="event approve 4933F66C",
+)
+
+POSTPONE_EVENT = Operation(
+    "POST /v1/events/{id}/postpone",
+    "Postpone an event that has not started",
+    s.Outcome,
+    takes=s.PostponeRequest,
+    role="tenant",
+    respects_limits=True,
+    links=links_to("id", "getEvent"),
+    command="event postpone 4933F66C --by 30m",
+    example={"by": 1800},
+)
+
+REPORT_READY = Operation(
+    "POST /v1/events/{id}/ready",
+    "Report whether a machine is ready for an event",
+    s.Outcome,
+    takes=s.ReadyRequest,
+    role="tenant",
+    respects_limits=True,
+    refuses=(404,),
+    links=links_to("id", "getEvent"),
+    command="event ready 4933F66C web_0 --note drained",
+    example={"machine": "web_0", "note": "drained"},
+)
+
+CANCEL_EVENT = Operation(
+    "POST /v1/events/{id}/cancel",
+    "Cancel an event that has not started",
+    s.Outcome,
+    takes=s.CancelRequest,
+    role="tenant",
+    respects_limits=True,
+    links=links_to("id", "getEvent"),
+    command="event cancel 4933F66C --reason 'wrong week'",
+    example={"reason": "wrong week"},
+)
+
+CANCEL_EVENTS = Operation(
+    "POST /v1/events/cancel",
+    "Cancel several events that have not started",
+    s.CancelledEvents,
+    takes=s.CancelEventsRequest,
+    role="tenant",
+    respects_limits=True,
+    why_no_key="an event is cancelled only once",
+    refuses=(404, 409),
+    links=links_to("events/0/id", "getEvent"),
+    command="event cancel --group web --yes",
+    example={"group": "web", "type": "Reboot", "reason": "wrong week"},
+)
+
+RETRY_EVENT = Operation(
+    "POST /v1/events/{id}/retry",
+    "Retry a started event that waits for an operator",
+    s.Outcome,
+    respects_limits=True,
+    links=links_to("id", "getEvent"),
+    command="event retry 4933F66C",
+)
+
+FINISH_EVENT = Operation(
+    "POST /v1/events/{id}/finish",
+    "Declare a started event finished",
+    s.Outcome,
+    takes=s.FinishRequest,
+    respects_limits=True,
+    links=links_to("id", "getEvent"),
+    command="event finish 4933F66C --reason 'done by hand'",
+    example={"reason": "done by hand"},
+)
+
+ABANDON_EVENT = Operation(
+    "POST /v1/events/{id}/abandon",
+    "Give up a started event that did not happen",
+    s.Outcome,
+    takes=s.AbandonRequest,
+    respects_limits=True,
+    links=links_to("id", "getEvent"),
+    command="event abandon 4933F66C --reason 'the host cannot be repaired'",
+    example={"reason": "the host cannot be repaired"},
+)
+
+EXPLAIN_EVENT = Operation(
+    "GET /v1/events/{id}/explain",
+    "Explain what an event waits for",
+    s.Explanation,
+    respects_limits=True,
+    refuses=(409, 503),
+    command="event explain 4933F66C",
+    used_by=("status",),
+)
+
+GET_CALENDAR = Operation(
+    "GET /v1/calendar.ics",
+    "Get planned events as a calendar (iCalendar)",
+    bytes,
+    respects_limits=True,
+    refuses=(404,),
+)

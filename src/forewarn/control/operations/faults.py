@@ -1,0 +1,40 @@
+"""Operations of the control API on injected faults."""
+
+from __future__ import annotations
+
+from forewarn.control.operations.operation import NOT_STORED, Operation, links_to
+from forewarn.control.schema import faults as f
+
+ADD_FAULT = Operation(
+    "POST /v1/faults",
+    "Add a fault",
+    f.Fault,
+    takes=f.FaultRequest,
+    status=201,
+    role="admin",
+    why_no_key=NOT_STORED,
+    refuses=(404, 409),
+    links=links_to("id", "getFault", "clearFault"),
+    command="fault add gone --machine web_0 --times 3",
+    example={"kind": "gone", "machines": ["web_0"], "times": 3},
+)
+
+LIST_FAULTS = Operation(
+    "GET /v1/faults",
+    "List faults, with how often each has taken effect",
+    list[f.Fault],
+    role="admin",
+    paged=True,
+    links=links_to("0/id", "getFault"),
+    command="fault list",
+)
+
+GET_FAULT = Operation("GET /v1/faults/{id}", "Get a fault", f.Fault, role="admin")
+
+CLEAR_FAULT = Operation(
+    "DELETE /v1/faults/{id}", "Clear a fault", f.Fault, role="admin", command="fault clear f1"
+)
+
+CLEAR_FAULTS = Operation(
+    "DELETE /v1/faults", "Clear all faults", list[f.Fault], role="admin", command="fault clear"
+)

@@ -1,0 +1,67 @@
+"""Operations of the control API on groups."""
+
+from __future__ import annotations
+
+from forewarn.control.operations.operation import FIRST_EVENT_LINKS, Operation, links_to
+from forewarn.control.schema import core as s
+
+LIST_GROUPS = Operation(
+    "GET /v1/groups",
+    "List groups",
+    list[s.Group],
+    respects_limits=True,
+    paged=True,
+    links=links_to("0/name", "getGroup", "setPolicy", "disableGroup"),
+    command="group list",
+)
+
+GET_GROUP = Operation(
+    "GET /v1/groups/{name}", "Get a group", s.Group, respects_limits=True, command="group show web"
+)
+
+GET_GROUP_WINDOWS = Operation(
+    "GET /v1/groups/{name}/windows",
+    "Get the times in which maintenance of a group may start",
+    s.GroupWindows,
+    respects_limits=True,
+    command="group windows web",
+    used_by=("group show",),
+)
+
+DISABLE_GROUP = Operation(
+    "POST /v1/groups/{name}/disable",
+    "Disable Scheduled Events for a group",
+    s.Group,
+    respects_limits=True,
+    links=links_to("name", "getGroup"),
+    command="group disable web",
+)
+
+EVICT_GROUP = Operation(
+    "POST /v1/groups/{name}/evict",
+    "Evict all spot machines of a group",
+    s.Outcomes,
+    links=FIRST_EVENT_LINKS,
+    command="group evict web",
+)
+
+SCALE_IN = Operation(
+    "POST /v1/groups/{name}/scale-in",
+    "Scale in a scale set, deleting the machines with the highest numbers",
+    s.Outcomes,
+    takes=s.ScaleInRequest,
+    respects_limits=True,
+    links=FIRST_EVENT_LINKS,
+    command="group scale-in web --count 1",
+    example={"count": 1},
+)
+
+SET_POLICY = Operation(
+    "PATCH /v1/groups/{name}/policy",
+    "Change a group's policy",
+    s.GroupOutcome,
+    takes=s.PolicyRequest,
+    respects_limits=True,
+    command="group policy web --terminate-notice 5m",
+    example={"terminate_notice": 300},
+)

@@ -1,0 +1,42 @@
+"""Operations of the control API on halts."""
+
+from __future__ import annotations
+
+from forewarn.control.operations.operation import REPEATABLE, Operation, links_to
+from forewarn.control.schema import halts as h
+
+PLACE_HALT = Operation(
+    "POST /v1/halts",
+    "Halt the fleet, or a part of it",
+    h.Halt,
+    takes=h.HaltRequest,
+    why_no_key=REPEATABLE,
+    refuses=(404, 409),
+    links=links_to("id", "getHalt", "releaseHalt"),
+    command="halt place --label rack=r7 --note 'smoke in row 7'",
+    example={"label": "tier=web", "note": "smoke in row 7"},
+)
+
+LIST_HALTS = Operation(
+    "GET /v1/halts",
+    "List active halts",
+    list[h.Halt],
+    respects_limits=True,
+    paged=True,
+    links=links_to("0/id", "getHalt", "releaseHalt"),
+    command="halt list",
+    used_by=("status",),
+)
+
+GET_HALT = Operation("GET /v1/halts/{id}", "Get an active halt", h.Halt, refuses=(409,))
+
+RELEASE_HALT = Operation(
+    "POST /v1/halts/{id}/release",
+    "Release a halt",
+    h.Halt,
+    takes=h.ReleaseRequest,
+    why_no_key="a halt that has been released cannot be released again",
+    refuses=(409,),
+    command="halt release 4933F66C",
+    example={"note": "row 7 is fine"},
+)

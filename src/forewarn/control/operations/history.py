@@ -1,0 +1,25 @@
+"""Operations of the control API on the history."""
+
+from __future__ import annotations
+
+from forewarn.control.operations.operation import Operation
+from forewarn.control.schema.feed import HistoryPage
+
+GET_HISTORY = Operation(
+    "GET /v1/history",
+    "List history records",
+    HistoryPage,
+    respects_limits=True,
+    paged=True,
+    refuses=(404, 409),
+    command="history --machine web_2",
+)
+
+EXPORT_HISTORY = Operation(
+    "GET /v1/history/export",
+    "Export history records as JSON lines",
+    bytes,
+    respects_limits=True,
+    refuses=(404, 409),
+    command="history --export",
+)

@@ -1,0 +1,125 @@
+"""Operations of the control API on hosts."""
+
+from __future__ import annotations
+
+from forewarn.control.operations.operation import FIRST_EVENT_LINKS, Operation, links_to
+from forewarn.control.schema import core as s
+
+LIST_HOSTS = Operation(
+    "GET /v1/hosts",
+    "List hosts",
+    list[s.Host],
+    respects_limits=True,
+    paged=True,
+    links=links_to("0/name", "getHost", "explainHost", "maintainHost", "degradeHost", "repairHost"),
+    command="host list",
+    used_by=("status",),
+)
+
+GET_HOST = Operation(
+    "GET /v1/hosts/{name}", "Get a host", s.Host, respects_limits=True, command="host show host-a"
+)
+
+EXPLAIN_HOST = Operation(
+    "GET /v1/hosts/{name}/explain",
+    "Explain what is planned for a host and what it waits for",
+    s.HostExplanation,
+    respects_limits=True,
+    refuses=(503,),
+    command="host explain host-a",
+    used_by=("host show",),
+)
+
+MAINTAIN_HOST = Operation(
+    "POST /v1/hosts/{name}/maintain",
+    "Schedule maintenance of a host",
+    s.Outcomes,
+    takes=s.MaintainRequest,
+    links=FIRST_EVENT_LINKS,
+    command="host maintain host-a --type Freeze",
+    example={"mode": "Freeze"},
+)
+
+DEGRADE_HOST = Operation(
+    "POST /v1/hosts/{name}/degrade",
+    "Report that a host is expected to fail, and redeploy its machines",
+    s.Outcomes,
+    takes=s.DegradeRequest,
+    links=FIRST_EVENT_LINKS,
+    command="host degrade host-a --notice 7d",
+    example={"notice": 604800},
+)
+
+FAIL_HOST = Operation(
+    "POST /v1/hosts/{name}/fail",
+    "Report that a host has failed",
+    s.Outcomes,
+    takes=s.FailRequest,
+    links=FIRST_EVENT_LINKS,
+    command="host fail host-a --type Reboot",
+    example={"type": "Reboot", "note": "power supply"},
+)
+
+REPAIR_HOST = Operation(
+    "POST /v1/hosts/{name}/repair",
+    "Report that a host is repaired",
+    s.Outcomes,
+    command="host repair host-a",
+)
+
+CORDON_HOST = Operation(
+    "POST /v1/hosts/{name}/cordon",
+    "Cordon a host",
+    s.Outcomes,
+    takes=s.CordonRequest,
+    command="host cordon host-a",
+    example={"note": "new fans"},
+)
+
+UNCORDON_HOST = Operation(
+    "POST /v1/hosts/{name}/uncordon", "Uncordon a host", s.Outcomes, command="host uncordon host-a"
+)
+
+DRAIN_HOST = Operation(
+    "POST /v1/hosts/{name}/drain",
+    "Cordon a host, and move its machines to other hosts",
+    s.Outcomes,
+    takes=s.DrainRequest,
+    links=FIRST_EVENT_LINKS,
+    command="host drain host-a",
+    example={"notice": 1800},
+)
+
+RETURN_HOST = Operation(
+    "POST /v1/hosts/{name}/return",
+    "Put a host back into service",
+    s.Outcomes,
+    command="host return host-a",
+)
+
+WITHOUT_NODE = Operation(
+    "POST /v1/hosts/{name}/without-node",
+    "Declare that no node serves a host",
+    s.Outcomes,
+    command="host without-node host-a",
+)
+
+REVOKE_HOST = Operation(
+    "POST /v1/hosts/{name}/revoke",
+    "Revoke the certificates of a host's node",
+    s.Outcomes,
+    command="host revoke host-a",
+)
+
+ENROLL_HOSTS = Operation(
+    "POST /v1/enrollments",
+    "Create a token with which nodes get their certificates",
+    s.Enrollment,
+    takes=s.EnrollmentRequest,
+    status=201,
+    role="admin",
+    why_no_key="its response contains a secret and is not stored; create another one",
+    refuses=(404, 409),
+    command="host enroll host-a",
+    example={"host": "host-a"},
+)

@@ -1,0 +1,157 @@
+"""Operations of the control API on machines."""
+
+from __future__ import annotations
+
+from forewarn.control.operations.operation import (
+    EVENT_LINKS,
+    FIRST_EVENT_LINKS,
+    Operation,
+    links_to,
+)
+from forewarn.control.schema import core as s
+
+LIST_MACHINES = Operation(
+    "GET /v1/machines",
+    "List machines",
+    list[s.Machine],
+    respects_limits=True,
+    paged=True,
+    refuses=(404,),
+    links=links_to(
+        "0/name", "getMachine", "restartMachine", "redeployMachine", "evictMachine", "failMachine"
+    ),
+    command="machine list --group web",
+)
+
+GET_MACHINE = Operation(
+    "GET /v1/machines/{name}",
+    "Get a machine",
+    s.Machine,
+    respects_limits=True,
+    command="machine show web_0",
+    used_by=("run",),
+)
+
+RESTART_MACHINE = Operation(
+    "POST /v1/machines/{name}/restart",
+    "Restart a machine as its user, announced as a Reboot",
+    s.Outcome,
+    role="tenant",
+    respects_limits=True,
+    links=EVENT_LINKS,
+    command="machine restart web_0",
+)
+
+REDEPLOY_MACHINE = Operation(
+    "POST /v1/machines/{name}/redeploy",
+    "Redeploy a machine as its user, announced as a Redeploy",
+    s.Outcome,
+    role="tenant",
+    respects_limits=True,
+    links=EVENT_LINKS,
+    command="machine redeploy web_0",
+)
+
+RESTORE_MACHINE = Operation(
+    "POST /v1/machines/{name}/restore",
+    "Restore a machine that was evicted or deleted",
+    s.MachineOutcome,
+    respects_limits=True,
+    links=links_to("name", "getMachine"),
+    command="machine restore web_2",
+)
+
+RECORD_MOVE = Operation(
+    "POST /v1/machines/{name}/moved",
+    "Record which host a machine is on",
+    s.MachineOutcome,
+    takes=s.MovedRequest,
+    refuses=(404,),
+    links=links_to("name", "getMachine"),
+    command="machine moved web_0 --to h3",
+    example={"host": "h3"},
+)
+
+EVICT_MACHINE = Operation(
+    "POST /v1/machines/{name}/evict",
+    "Evict a spot machine, announced as a Preempt",
+    s.Outcome,
+    links=EVENT_LINKS,
+    command="machine evict web_2",
+)
+
+DELETE_MACHINE = Operation(
+    "POST /v1/machines/{name}/delete",
+    "Delete a machine, announced as a Terminate if the group's policy requires it",
+    s.Outcome,
+    respects_limits=True,
+    links=EVENT_LINKS,
+    command="machine delete web_1",
+)
+
+FAIL_MACHINE = Operation(
+    "POST /v1/machines/{name}/fail",
+    "Make a machine fail without notice",
+    s.Outcome,
+    takes=s.FailMachineRequest,
+    links=EVENT_LINKS,
+    command="machine fail web_1 --type Reboot",
+    example={"type": "Reboot"},
+)
+
+LIST_UNKNOWN_CALLERS = Operation(
+    "GET /v1/callers",
+    "List unknown callers",
+    list[s.UnknownCaller],
+    paged=True,
+    command="caller list",
+)
+
+RESTART_MACHINES = Operation(
+    "POST /v1/batch/restart",
+    "Restart several machines as their user, in one commit or not at all",
+    s.Outcomes,
+    takes=s.MachinesRequest,
+    role="tenant",
+    respects_limits=True,
+    refuses=(409,),
+    links=FIRST_EVENT_LINKS,
+    command="machine restart web_0 web_1",
+    example={"machines": ["web_0", "web_1"]},
+)
+
+REDEPLOY_MACHINES = Operation(
+    "POST /v1/batch/redeploy",
+    "Redeploy several machines as their user, in one commit or not at all",
+    s.Outcomes,
+    takes=s.MachinesRequest,
+    role="tenant",
+    respects_limits=True,
+    refuses=(409,),
+    links=FIRST_EVENT_LINKS,
+    command="machine redeploy web_0 web_1",
+    example={"machines": ["web_0", "web_1"]},
+)
+
+EVICT_MACHINES = Operation(
+    "POST /v1/batch/evict",
+    "Evict several spot machines, in one commit or not at all",
+    s.Outcomes,
+    takes=s.MachinesRequest,
+    refuses=(409,),
+    links=FIRST_EVENT_LINKS,
+    command="machine evict web_0 web_1",
+    example={"machines": ["web_0", "web_1"]},
+)
+
+DELETE_MACHINES = Operation(
+    "POST /v1/batch/delete",
+    "Delete several machines, in one commit or not at all",
+    s.Outcomes,
+    takes=s.MachinesRequest,
+    respects_limits=True,
+    refuses=(409,),
+    links=FIRST_EVENT_LINKS,
+    command="machine delete web_0 web_1",
+    example={"machines": ["web_0", "web_1"]},
+)

@@ -1,0 +1,31 @@
+"""Operations of the control API on maintenance configurations."""
+
+from __future__ import annotations
+
+from forewarn.control.operations.operation import Operation, links_to
+from forewarn.control.schema import maintenance as m
+
+LIST_MAINTENANCE = Operation(
+    "GET /v1/maintenance",
+    "List maintenance configurations",
+    list[m.Maintenance],
+    paged=True,
+    links=links_to("0/name", "setMaintenance", "removeMaintenance"),
+    command="maintenance list",
+)
+
+SET_MAINTENANCE = Operation(
+    "PUT /v1/maintenance/{name}",
+    "Add or replace a maintenance configuration",
+    m.MaintenanceOutcome,
+    takes=m.MaintenanceRequest,
+    command="maintenance set nights --window '22:00-04:00 Europe/Berlin'",
+    example={"select": "tier=web", "windows": ["sat,sun 22:00-04:00 Europe/Berlin"]},
+)
+
+REMOVE_MAINTENANCE = Operation(
+    "DELETE /v1/maintenance/{name}",
+    "Remove a maintenance configuration",
+    m.Maintenance,
+    command="maintenance remove nights",
+)

@@ -1,0 +1,111 @@
+"""Operations of the control API on rollouts."""
+
+from __future__ import annotations
+
+from forewarn.control.operations.operation import CHANGES_NOTHING, Operation, links_to
+from forewarn.control.schema import rollouts as r
+
+LIST_ROLLOUTS = Operation(
+    "GET /v1/rollouts",
+    "List rollouts",
+    list[r.Rollout],
+    respects_limits=True,
+    paged=True,
+    links=links_to("0/id", "getRollout", "explainRollout"),
+    command="rollout list",
+    used_by=("status",),
+)
+
+START_ROLLOUT = Operation(
+    "POST /v1/rollouts",
+    "Start a rollout",
+    r.RolloutReport,
+    takes=r.RolloutRequest,
+    status=201,
+    refuses=(404,),
+    links=links_to(
+        "id", "getRollout", "explainRollout", "pauseRollout", "resumeRollout", "abortRollout"
+    ),
+    command="rollout start --type Reboot --group web --notice 30m --bake 5m",
+    example={"type": "Reboot", "groups": ["web"], "notice": 1800, "bake": 300},
+)
+
+PLAN_ROLLOUT = Operation(
+    "POST /v1/rollouts/plan",
+    "Plan a rollout without starting it",
+    r.RolloutPlan,
+    takes=r.RolloutRequest,
+    role="viewer",
+    why_no_key=CHANGES_NOTHING,
+    refuses=(404, 409),
+    command="rollout plan --type Reboot --group web",
+    example={"type": "Reboot", "groups": ["web"], "notice": 1800, "bake": 300},
+)
+
+GET_ROLLOUT = Operation(
+    "GET /v1/rollouts/{id}",
+    "Get a rollout and its progress",
+    r.RolloutReport,
+    respects_limits=True,
+    refuses=(409,),
+    command="rollout show 1B2C",
+    used_by=("rollout watch",),
+)
+
+EXPLAIN_ROLLOUT = Operation(
+    "GET /v1/rollouts/{id}/explain",
+    "Explain what a rollout waits for",
+    r.RolloutExplanation,
+    respects_limits=True,
+    refuses=(409, 503),
+    command="rollout explain 1B2C",
+    used_by=("rollout show",),
+)
+
+LIST_ROLLOUT_STEPS = Operation(
+    "GET /v1/rollouts/{id}/steps",
+    "List the steps of a rollout",
+    list[r.Step],
+    respects_limits=True,
+    paged=True,
+    refuses=(409,),
+    command="rollout show 1B2C --all",
+)
+
+SKIP_ROLLOUT_STEPS = Operation(
+    "POST /v1/rollouts/{id}/skip",
+    "Skip steps of a rollout",
+    r.RolloutReport,
+    takes=r.SkipRequest,
+    links=links_to("id", "getRollout"),
+    command="rollout skip 1B2C --host host-a",
+    example={"lanes": ["web"], "reason": "tested separately"},
+)
+
+PAUSE_ROLLOUT = Operation(
+    "POST /v1/rollouts/{id}/pause",
+    "Pause a rollout",
+    r.RolloutReport,
+    takes=r.PauseRequest,
+    links=links_to("id", "getRollout"),
+    command="rollout pause 1B2C",
+    example={"reason": "errors in web"},
+)
+
+RESUME_ROLLOUT = Operation(
+    "POST /v1/rollouts/{id}/resume",
+    "Resume a rollout after a pause, or after one of its events was cancelled",
+    r.RolloutReport,
+    links=links_to("id", "getRollout"),
+    command="rollout resume 1B2C",
+)
+
+ABORT_ROLLOUT = Operation(
+    "POST /v1/rollouts/{id}/abort",
+    "Abort a rollout",
+    r.RolloutReport,
+    takes=r.SwitchRequest,
+    links=links_to("id", "getRollout"),
+    command="rollout abort 1B2C",
+    example={"reason": "wrong version"},
+)
