@@ -20,7 +20,7 @@ new PerformanceObserver((list) => {
   const durations = list.getEntries().map((task) => task.duration);
   measured.longest = Math.max(measured.longest, ...durations);
 }).observe({ type: "longtask", buffered: true });
-measured.drawn = new ReadLease((resolve) => {
+measured.drawn = new Promise((resolve) => {
   const look = () => {
     if (document.querySelector("%s")) requestAnimationFrame(() => resolve(performance.now()));
     else requestAnimationFrame(look);

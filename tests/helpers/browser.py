@@ -115,7 +115,7 @@ def serious(page: Page, *rules: str, part: str = "html") -> list[str]:
 GO = """async path => {
   history.pushState(null, '', path);
   dispatchEvent(new PopStateEvent('popstate'));
-  await new ReadLease(shown => requestAnimationFrame(() => setTimeout(shown)));
+  await new Promise(shown => requestAnimationFrame(() => setTimeout(shown)));
 }"""
 
 
