@@ -7,11 +7,19 @@ import pytest
 from forewarn import judge
 from forewarn.testing import run_scenario, scenarios
 from forewarn.testing.scenarios import Result
+from forewarn.verdict import clients as verdict_clients
 from helpers import scenario_clients as clients
 from helpers.scenario_clients import Clients, Good
 from helpers.waiting import LIMIT
 
 IMPATIENT = 0.5  # seconds until a client that asks no more is not waited for
+
+
+@pytest.fixture(autouse=True)
+def _clients_may_poll_as_often_as_they_like(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They poll two hundred times as often as they should, for a day to pass in seconds. Where the
+    clock stands still for long, because the machine is busy, that is hammering."""
+    monkeypatch.setattr(verdict_clients, "HAMMERING_SECONDS", float("inf"))
 
 
 @pytest.fixture(autouse=True)
