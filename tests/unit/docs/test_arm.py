@@ -13,7 +13,7 @@ from forewarn.arm.targets import CHILD, RESOURCE
 from helpers.paths import ROOT
 
 PAGE = (ROOT / "docs/arm.md").read_text()
-HEAD = "| request | az | SDK | what it does | role |"
+HEAD = "| request | az | what it does | role |"
 SHORT = {
     "RESOURCE": (RESOURCE, CHILD),
     "RG": (RESOURCE_GROUP,),
@@ -43,7 +43,7 @@ def role(route: Route) -> str:
 
 def test_the_table_has_every_operation_with_its_role() -> None:
     shown = {
-        (method, template): cells[4]
+        (method, template): cells[3]
         for cells in rows()
         for method, path in re.findall(r"`([A-Z]+) ([^`]+)`", cells[0])
         for template in templates(path)
@@ -53,5 +53,5 @@ def test_the_table_has_every_operation_with_its_role() -> None:
 
 @pytest.mark.parametrize("cells", rows(), ids=lambda cells: cells[0])
 def test_every_row_has_a_description(cells: list[str]) -> None:
-    assert len(cells) == 5
+    assert len(cells) == 4
     assert all(cells)
