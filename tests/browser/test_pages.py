@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 from playwright.sync_api import Browser, expect
 
-from forewarn.drivers.port import Again, Performed, Running, Task
+from forewarn.drivers.port import Again, Done, Performed, Running, Task
 from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.testing import Service
 from helpers.browser import portal
@@ -26,11 +27,14 @@ groups:
 
 
 class ReportingDriver(SimulatedDriver):
-    """Says how far it is."""
+    """Says how far it is, and in the end for how long its machines stood still."""
 
     async def perform(self, task: Task) -> Performed:
         done = await super().perform(task)
-        return Running(done.at - task.now, "63 %") if isinstance(done, Again) else done
+        if isinstance(done, Again):
+            return Running(done.at - task.now, "63 %")
+        away = {machine.name: 0.043 for machine in task.machines}
+        return msgspec.structs.replace(done, away=away) if isinstance(done, Done) else done
 
 
 @pytest.fixture
@@ -96,7 +100,9 @@ def test_the_life_of_an_event_is_a_table_with_marks_on_a_line(
             ["Announced", "First seen", "Approved", "Started", "NotBefore", "Ended"]
         )
         expect(timeline.locator("circle.ahead")).to_have_count(0)
-        expect(machines.get_by_role("row").nth(1)).to_contain_text("not before it started")
+        row = machines.get_by_role("row").nth(1)
+        expect(row).to_contain_text("not before it started")
+        expect(row).to_contain_text("0.043 s")
         records = page.get_by_role("table").filter(has_text="What has happened")
         expect(records).to_contain_text("not shown before to web_0")
 

@@ -266,7 +266,7 @@ class ThreeHosts:
         for event in approved(self.guests.values()):
             assert "approved" in self.history(event)
         room = self.room
-        recorded = [room / "control.jsonl", room / "impacts.jsonl"]
+        recorded = [room / "control.jsonl"]
         nodes = [room / f"{host}.jsonl" for host in HOSTS]
         guests = room / "guests.jsonl"
         write_trace(guests, self.guests.values(), nodes)

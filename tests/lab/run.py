@@ -221,7 +221,6 @@ class Run:
             *FOREWARN,
             "conformance",
             "--json",
-            room / "impacts.jsonl",
             *control,
             *nodes,
         ]

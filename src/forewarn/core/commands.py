@@ -162,6 +162,7 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     moved: dict[str, str] = {}
     output: str = ""  # of the driver, for people who read the history
     answer: str = ""  # a JSON object with what it has answered, for programs
+    away: dict[str, float] = {}  # by machine: for how many seconds it stood still, as was measured
 
 
 class Again(msgspec.Struct, frozen=True, tag="again"):
@@ -180,6 +181,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     answer: str = ""
     unsuitable: tuple[str, ...] = ()  # hosts that cannot be targets: others are chosen
     moved: dict[str, str] = {}  # machines that have moved all the same, and where to
+    away: dict[str, float] = {}  # and for how many seconds these stood still
 
 
 class Unclear(msgspec.Struct, frozen=True, tag="unclear"):
@@ -199,6 +201,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     attempt: int
     outcome: Outcome
+    begun: tuple[str, ...] = ()  # machines for which the driver was called, and has not failed
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):

@@ -173,6 +173,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stuck: bool = False  # whether it was carried out is unknown; an operator has to decide
     targets: dict[str, str] = {}  # by machine that it moves: the host that is reserved for it
     unsuitable: tuple[str, ...] = ()  # hosts that the driver has refused as targets
+    begun: tuple[str, ...] = ()  # machines for which it is being carried out, by some answer
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
@@ -234,6 +235,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     polling: tuple[str, ...] = ()  # machines that polled when it started, and should come back
     waiting: Waiting | None = None
     not_back: tuple[str, ...] = ()  # machines that had not polled again when it was over
+    away: dict[str, float] = {}  # by machine: for how many seconds it stood still, if measured
     ended_at: Time | None = None
     ending: str = ""
     carried_out: bool = False  # it ended because the driver has carried it out

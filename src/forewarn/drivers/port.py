@@ -106,6 +106,7 @@ class Happened(msgspec.Struct, frozen=True):
     moved: dict[str, str] = {}
     output: str = ""
     answer: str = ""
+    away: dict[str, float] = {}  # by machine: for how many seconds it stood still, as was measured
 
 
 class NotYet(msgspec.Struct, frozen=True):
@@ -143,13 +144,13 @@ Performed: TypeAlias = Done | Running | Again | Failed | Unknown
 
 
 class Impact(msgspec.Struct, frozen=True, tag_field="kind", tag="impact"):
-    """What was done to machines by a driver that simulates; recorded for the judge."""
+    """What was done to machines; recorded for the judge."""
 
     t: float
     event: str
     type: str
     machines: tuple[str, ...]
-    seconds: int = -1  # how long the machines were away; -1: not specified
+    seconds: float = -1  # how long the machines were away; -1: not specified
 
 
 class DriverOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -195,7 +196,6 @@ class DriverContext(msgspec.Struct, frozen=True):
     # its suffix; None: nothing outlives the process.
     file: Callable[[str], Path | None] = lambda _: None
     paced: Callable[[Duration], Duration] = lambda duration: duration  # divides by dev's --speed
-    on_impact: Callable[[Impact], None] | None = None  # called with what a simulation has done
     # Called with the id of a task that is being carried out, and how far that is, for people.
     on_progress: Callable[[str, str], None] = lambda *_: None
     may_act: Callable[[], bool] = lambda: True  # asked right before something is done to machines

@@ -214,11 +214,9 @@ class SimulatedDriver(Driver):
         self,
         journal: ImpactJournal,
         paced: Callable[[Duration], Duration],
-        on_impact: Callable[[Impact], None] | None = None,
     ) -> None:
         self._journal = journal
         self._paced = paced
-        self._on_impact = on_impact
         self._courses: dict[str, Course] = {}  # by event, instead of what its profile says
         self._paused_again: set[str] = set()  # events
         self.listener: ImpactListener | None = None
@@ -250,11 +248,9 @@ class SimulatedDriver(Driver):
         happens = (course.happens or task.type).value
         for event, names in _impacts(task).items():
             impact = Impact(task.now / SECOND, event, task.type.value, names, seconds)
-            if await self._journal.record(impact, task.fence):
-                if self._on_impact is not None:
-                    self._on_impact(impact)
-                if self.listener is not None:
-                    await self.listener.impact_begins(msgspec.structs.replace(impact, type=happens))
+            recorded = await self._journal.record(impact, task.fence)
+            if recorded and self.listener is not None:
+                await self.listener.impact_begins(msgspec.structs.replace(impact, type=happens))
         end = self._end(task)
         if self.listener is not None:  # only then does it matter when the machines are back
             back = end if seconds < 0 else min(end, self._start(task) + self._back_after(seconds))
@@ -339,7 +335,7 @@ def _make(options: DriverOptions, context: DriverContext) -> SimulatedDriver:
         journal = SharedImpactJournal(shared)
     elif file := context.file("impacts"):
         journal = FileImpactJournal(file)
-    return SimulatedDriver(journal, context.paced, context.on_impact)
+    return SimulatedDriver(journal, context.paced)
 
 
 DRIVER = DriverType(_make)

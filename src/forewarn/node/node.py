@@ -280,9 +280,7 @@ class Node(Component):
             store, background, self.clock, self.ledger, self.host_index, self.poll_index.seen
         )
         open_attempts = OpenAttempts(self.scheduler, self.ledger, self.feed.report)
-        driver = self.driver = self._driver or make_driver(
-            *(config, store, trace), open_attempts.report
-        )
+        driver = self.driver = self._driver or make_driver(config, store, open_attempts.report)
         self._stack.push_async_callback(driver.aclose)
         tasks = self._tasks = guard.Tasks(_log_failed_task)
         self._stack.push_async_callback(tasks.end)
@@ -290,6 +288,8 @@ class Node(Component):
             *(store, background, driver, self.host_index, self.ledger, self.publishing, tasks),
             open_attempts,
         )
+        if trace is not None:
+            self.executor.on_impact = trace.impact
         self.returns = Returns(store, self.poll_index, background, self.scheduler)
         self.faults = Faults(store, self.machine_index, self.writer.now, config.faults)
         event_faults = EventFaults(self.faults, store, self.writer, self.scheduler, self.poll_index)

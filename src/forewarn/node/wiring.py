@@ -71,7 +71,6 @@ def control_node(config: Config) -> Member:
 def make_driver(
     config: Config,
     store: Store,
-    trace: EventTrace | None,
     on_progress: Callable[[str, str], None],
 ) -> Driver:
     def file(suffix: str) -> Path | None:
@@ -84,7 +83,6 @@ def make_driver(
     context = DriverContext(
         file,
         config.rules.paced,
-        on_impact=trace.impact if trace else None,
         on_progress=on_progress,
         may_act=store.leadership.held if store.leadership else lambda: True,
         service_pid=os.getpid(),

@@ -95,7 +95,8 @@ def test_a_program_carries_out_an_event_and_its_output_is_in_the_history(tmp_pat
 
 
 def test_the_answer_of_a_program_may_have_a_note_for_people(tmp_path: Path) -> None:
-    moved = """echo connecting >&2; echo moved; echo '{"moved": {"web_0": "host-c"}}'"""
+    answer = {"moved": {"web_0": "host-c"}, "away": {"web_0": 0.043, "web_9": 1}}
+    moved = f"echo connecting >&2; echo moved; echo '{json.dumps(answer)}'"
     carry = Carry(tmp_path, f'[ "$1" = check ] || {{ {moved}; }}')
     with Service(SAMPLE, sockets=True, driver=carry.driver()) as service:
         event = started(service, type="Redeploy")
@@ -103,7 +104,9 @@ def test_the_answer_of_a_program_may_have_a_note_for_people(tmp_path: Path) -> N
         record = json.loads(typed(service, *query, "--json"))
         assert record["note"] in ("carried out: moved", "carried out: connecting")
         assert record["output"].split() in (["connecting", "moved"], ["moved", "connecting"])
-        assert record["answer"] == {"moved": {"web_0": "host-c"}}
+        assert record["answer"] == answer
+        shown = typed(service, "event", "show", event.id)
+        assert re.search("stood still +web_0 for 0.043 s\n", shown)
         assert "host-c" not in typed(service, *query, "--output")
         assert "\n  connecting\n" in typed(service, *query, "--output")
         root = api_with_token(service, "root", Role.ADMIN)

@@ -599,6 +599,7 @@ def _show(event: s.Event, more: Iterable[tuple[str, str]] = ()) -> None:
             ("description", event.description or "none"),
             *([("ticket", event.ticket)] if event.ticket else []),
             ("impact", _impact(event.duration)),
+            *([("stood still", _away(event.away))] if event.away else []),
             ("raised", f"by {event.raised_by} at {time_text(event.raised_at)}"),
             ("approved", approved),
             ("started", time_text(event.started_at) or "no"),
@@ -637,6 +638,13 @@ def _status(event: s.Event, held: str) -> str:
 
 def _moving(targets: dict[str, str]) -> str:
     return ", ".join(f"{machine} to {host}" for machine, host in targets.items())
+
+
+def _away(away: dict[str, float]) -> str:
+    return ", ".join(
+        f"{machine} for {f'{seconds:.6f}'.rstrip('0').rstrip('.')} s"
+        for machine, seconds in away.items()
+    )
 
 
 def _impact(seconds: int) -> str:

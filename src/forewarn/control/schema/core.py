@@ -270,6 +270,10 @@ class Event(msgspec.Struct, kw_only=True):
         doc("Machines that have to poll again before it is over, since it was carried out."),
     ] = []
     not_back: Annotated[list[str], doc("Machines that had not polled again when it was over.")] = []
+    away: Annotated[
+        dict[str, float],
+        doc("By machine: for how many seconds it stood still, if the driver has measured it."),
+    ] = {}
 
 
 class EventDetails(Event, kw_only=True):

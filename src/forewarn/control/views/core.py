@@ -188,6 +188,7 @@ def event(event: Event) -> s.Event:
         if event.waiting is not None and not event.status.over
         else [],
         not_back=list(event.not_back),
+        away=event.away,
         held=event.attempt.note if event.attempt is not None and event.attempt.stuck else "",
         targets=event.attempt.targets
         if event.attempt is not None and not event.status.over

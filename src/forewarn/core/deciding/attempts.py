@@ -20,9 +20,13 @@ def back_off(times: int, now: Now) -> Time:
     return now.at + max(now.rules.paced(pause), LEAST_PAUSE)
 
 
-def answered(attempt: Attempt, outcome: Again | Failed | Unclear, now: Now) -> Attempt:
-    """Return the attempt with an answer after which there is more to do."""
-    closed = msgspec.structs.replace(attempt, open=False)
+def answered(
+    attempt: Attempt, outcome: Again | Failed | Unclear, now: Now, begun: tuple[str, ...] = ()
+) -> Attempt:
+    """Return the attempt with an answer after which there is more to do. The driver has `begun`
+    with these machines."""
+    begun = tuple(dict.fromkeys((*attempt.begun, *begun)))
+    closed = msgspec.structs.replace(attempt, open=False, begun=begun)
     match outcome:
         case Again(at=at):
             return msgspec.structs.replace(closed, next_at=max(at, now.at + LEAST_PAUSE))

@@ -9,7 +9,7 @@ groups `joint.py`, and defining a group from the inventory `define.py`.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -33,6 +33,7 @@ from forewarn.core.deciding.define import define
 from forewarn.core.deciding.finish import (
     carried_out,
     finished,
+    measured,
     partly_moved,
     record_move,
     suspect_move,
@@ -125,12 +126,21 @@ def decide_all(
             touched |= departed_joints(before, group)
     if touched:
         now = _with_arrivals(now, groups, items)
-    for name, changes in settle_joints(states, touched, now).items():
+    for name, changes in settle_joints(states, touched, now, _away(timed)).items():
         changed_once.pop(name, None)
         items.setdefault(name, []).extend(changes)
     return CommitChanges(
         tuple(decisions), {name: tuple(changes) for name, changes in items.items()}, changed_once
     )
+
+
+def _away(commands: Iterable[tuple[str, c.Command]]) -> Mapping[str, float]:
+    """Return for how many seconds machines stood still, by what is answered in one commit."""
+    away: dict[str, float] = {}
+    for _, command in commands:
+        if isinstance(command, c.Answer) and isinstance(command.outcome, c.Done):
+            away |= command.outcome.away
+    return away
 
 
 def _with_arrivals(
@@ -278,6 +288,7 @@ def _attempted(event: Event, now: Now, by: str = "") -> EventMoved:
         at=now.at,
         targets=last.targets,
         unsuitable=() if by else last.unsuitable,
+        begun=last.begun,
     )
     return EventMoved(Move.ATTEMPT, move(event, Move.ATTEMPT, attempt=attempt), by)
 
@@ -389,13 +400,15 @@ def _answer(group: Group, command: c.Answer, now: Now) -> Changes:
     if attempt.number != command.attempt or not attempt.open:
         return Changes()
     outcome = command.outcome
+    if isinstance(outcome, c.Done | c.Failed):
+        event = measured(event, outcome.away)
     if isinstance(outcome, c.Done):
         moved = outcome.moved if event.relocates else {}
         items = carried_out(
             group, event, now, moved=moved, output=outcome.output, answer=outcome.answer
         )
         return Changes(items, event.id)
-    after = move(event, Move.ANSWER, attempt=answered(attempt, outcome, now))
+    after = move(event, Move.ANSWER, attempt=answered(attempt, outcome, now, command.begun))
     change = EventMoved(Move.ANSWER, after, output=outcome.output, answer=outcome.answer)
     if isinstance(outcome, c.Failed) and outcome.moved and event.relocates:
         return Changes(partly_moved(group, event, now, change, outcome.moved), event.id)

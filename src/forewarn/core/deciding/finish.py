@@ -19,6 +19,12 @@ from forewarn.core.refusal import Refused, unknown
 from forewarn.core.time import Now
 
 
+def measured(event: Event, away: Mapping[str, float]) -> Event:
+    """Return an event with the seconds for which those of its machines stood still."""
+    own = {name: away[name] for name in event.resources if name in away} if away else {}
+    return msgspec.structs.replace(event, away=event.away | own) if own else event
+
+
 def carried_out(
     group: Group,
     event: Event,

@@ -22,7 +22,7 @@ from forewarn.core.deciding.configurations import (
     configurations_of,
     never_open,
 )
-from forewarn.core.deciding.finish import carried_out
+from forewarn.core.deciding.finish import carried_out, measured
 from forewarn.core.deciding.holds import (
     HaltedMachines,
     Hold,
@@ -186,9 +186,13 @@ def departed_joints(before: Group, after: Group) -> dict[str, Joint]:
 
 
 def settle_joints(
-    states: MutableMapping[str, Group], touched: dict[str, Joint], now: Now
+    states: MutableMapping[str, Group],
+    touched: dict[str, Joint],
+    now: Now,
+    away: Mapping[str, float],
 ) -> dict[str, list[Change]]:
     """Start the joints that can start, and end those whose lead is over; return changes by group.
+    `away` says for how many seconds machines of those stood still.
 
     A start or an end in a group can release another joint there, which is then settled as well.
     """
@@ -196,7 +200,7 @@ def settle_joints(
     state = JointState(states)
     while touched:
         joint = touched.pop(next(iter(touched)))
-        for name, own in _settled(state, joint, now).items():
+        for name, own in _settled(state, joint, now, away).items():
             changes = (*own, *settle(apply(states[name], own), now))
             states[name] = apply(states[name], changes)
             state.changed(name)
@@ -205,14 +209,17 @@ def settle_joints(
     return items
 
 
-def _settled(state: JointState, joint: Joint, now: Now) -> dict[str, tuple[Change, ...]]:
+def _settled(
+    state: JointState, joint: Joint, now: Now, away: Mapping[str, float]
+) -> dict[str, tuple[Change, ...]]:
     active = state.members(joint)
     started_events = [event for event in active.values() if event.status is Status.STARTED]
     if started_events:
         if any(event.attempt is not None and event.waiting is None for event in started_events):
             return {}
+        ending = "carried out with its host"
         return {
-            name: carried_out(state.groups[name], event, now, ending="carried out with its host")
+            name: carried_out(state.groups[name], measured(event, away), now, ending=ending)
             for name, event in active.items()
             if event.status is Status.STARTED and event.waiting is None
         }

@@ -73,6 +73,7 @@ class _Answer(msgspec.Struct, frozen=True):
     after: str | float | None = None
     moved: dict[str, str] = {}
     unsuitable: tuple[str, ...] = ()
+    away: Any = {}  # checked by the service: a bad measurement holds no event
 
 
 class _Invalid(Exception):
@@ -156,7 +157,7 @@ class CommandDriver(Driver):
                 return Later(None, self._how(ended))
             match ended.status:
                 case 0 | 30:
-                    return Happened(_moved(task, ended), *_record(ended))
+                    return Happened(_moved(task, ended), *_record(ended), _answer(ended).away)
                 case 10 | 20:
                     return NotYet()
                 case 40:
@@ -175,7 +176,7 @@ class CommandDriver(Driver):
                 return Unknown(self._how(ended), *_record(ended))
             match ended.status:
                 case 0 | 30:
-                    return Done(_moved(task, ended), *_record(ended))
+                    return Done(_moved(task, ended), *_record(ended), _answer(ended).away)
                 case 10:
                     return Again(task.now + _after(ended, ASK_AGAIN), *_record(ended))
                 case 20:

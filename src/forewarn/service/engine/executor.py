@@ -21,12 +21,14 @@ from forewarn.core.deciding.joint import members
 from forewarn.core.events import log_fields
 from forewarn.core.fleet import Health
 from forewarn.core.labels import labels_of
+from forewarn.core.lifecycle import Move
 from forewarn.core.registry import ClockAccepted
 from forewarn.core.retiming import Correction
 from forewarn.core.rollouts.model import step_of
 from forewarn.drivers.port import (
     Driver,
     Happened,
+    Impact,
     Later,
     NotYet,
     Part,
@@ -35,7 +37,7 @@ from forewarn.drivers.port import (
     TaskMachine,
     Unknown,
 )
-from forewarn.service.engine import otel
+from forewarn.service.engine import impacts, otel
 from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.open_attempts import Interim, OpenAttempts
 from forewarn.service.engine.publishing import Publishing
@@ -75,6 +77,8 @@ class Executor:
         self._not_done: set[str] = set()
         self._not_stored = LogThrottle()
         self.on_attempt: Callable[[str, float], None] = lambda *_: None  # result, and seconds
+        self.on_impact: Callable[[Impact], None] = lambda _: None  # called with what was done
+        self._impacts: dict[str, Sequence[Impact]] = {}  # by event whose answer is being stored
         self._store = store
         self._writer = writer
         self._driver = driver
@@ -244,7 +248,9 @@ class Executor:
         moved = targets | outcome.moved
         if not nowhere:
             return msgspec.structs.replace(outcome, moved=moved)
-        return Failed(_no_host(nowhere), outcome.output, outcome.answer, moved=moved)
+        return Failed(
+            _no_host(nowhere), outcome.output, outcome.answer, moved=moved, away=outcome.away
+        )
 
     def _concerned(self, event: Event) -> list[Machine]:
         group = self._store.groups.get(event.group)
@@ -263,6 +269,8 @@ class Executor:
             for item in entry.items:
                 if not isinstance(item, EventMoved):
                     continue
+                if item.what in (Move.ANSWER, Move.FINISH):
+                    self._report_impacts(item.event.id)
                 if begins_attempt(item):
                     self._start(item.event, commit.seq, doubtful=self._doubtful(item))
                 elif item.event.status.over:
@@ -290,32 +298,77 @@ class Executor:
             if event.attempt is None or event.attempt.number == 1:
                 await self._until_told(event, what)  # what has begun goes on
             with otel.attempt(event) as span:
-                outcome = await self._carry_out(event, commit, what, doubtful=doubtful)
-                if outcome is None:
+                result = await self._carry_out(event, commit, what, doubtful=doubtful)
+                if result is None:
                     return
-                otel.note(span, result=type(outcome).__name__.lower())
-                await self._store_outcome(event, outcome, corrected)
+                otel.note(span, result=type(result.outcome).__name__.lower())
+                await self._store_result(event, result, corrected)
         finally:
             self._ledger.release(what)
 
     async def _carry_out(
         self, event: Event, commit: int | None, what: str, *, doubtful: bool
-    ) -> Outcome | None:
+    ) -> _Result | None:
         """Have the driver carry an event out for the machines that it can be carried out for."""
         nowhere = self._nowhere(event)
         # What an earlier process may have begun is looked at as a whole.
         without = nowhere if commit is not None else ()
         if without and len(without) == len(self._concerned(event)):
-            return Failed(_no_host(nowhere))
+            return _Result(Failed(_no_host(nowhere)))
+        called: list[Task] = []
         outcome = await self.attempt(
             event.id,
             lambda fence: self._task_if_open(event, fence, without),
             commit,
             what,
             doubtful=doubtful,
+            called=called.append,
             **log_fields(event),
         )
-        return None if outcome is None else self._relocated(event, outcome, nowhere)
+        if outcome is None:
+            return None
+        outcome = self._measured(event, outcome)
+        done = self._impacts_of(event, outcome, called)
+        return _Result(self._relocated(event, outcome, nowhere), done)
+
+    def _measured(self, event: Event, outcome: Outcome) -> Outcome:
+        """Return an outcome without measurements that cannot be used."""
+        if not isinstance(outcome, Done | Failed) or outcome.away == {}:
+            return outcome
+        together = members(self._store.groups, event.joint).values() if event.joint else (event,)
+        machines = {name for member in together for name in member.resources}
+        away, problems = impacts.measured(outcome.away, machines)
+        if problems:
+            log.warning(
+                "what the driver has measured cannot be used",
+                **log_fields(event),
+                why=listing(problems),
+            )
+        return impacts.with_measurements(outcome, away)
+
+    def _impacts_of(
+        self, event: Event, outcome: Outcome, called: Sequence[Task]
+    ) -> tuple[Impact, ...]:
+        """Return what an attempt has done to machines, and no earlier one: when the driver was
+        called, or, if it was only seen that it was done, now."""
+        task = called[0] if called else None
+        away: Mapping[str, float] = {}
+        machines: Iterable[str] | None = None
+        match outcome:
+            case Done(away=away):
+                task = task or self.task(event)
+            case Failed(moved=moved, away=away):
+                machines = moved
+            case Unclear():
+                task = None
+        if task is None:
+            return ()
+        begun = event.attempt.begun if event.attempt is not None else ()
+        return impacts.impacts(task, away, machines, without=begun)
+
+    def _report_impacts(self, event: str) -> None:
+        for impact in self._impacts.pop(event, ()):
+            self.on_impact(impact)
 
     async def _until_told(self, event: Event, what: str) -> None:
         """Wait while one of its machines is on a host that cannot be reached, unless that host
@@ -360,10 +413,13 @@ class Executor:
         }
         return list(untold)
 
-    async def _store_outcome(self, event: Event, outcome: Outcome, corrected: int) -> None:
+    async def _store_result(self, event: Event, result: _Result, corrected: int) -> None:
         """Store the result. `corrected` is how many corrections of the clock had been made when
-        the driver was asked."""
-        attempt = event.attempt.number if event.attempt else 0
+        the driver was asked. What was done to machines is reported once that is stored: it is
+        certain then that nobody reports it again."""
+        attempt, outcome = event.attempt.number if event.attempt else 0, result.outcome
+        begun = tuple(name for impact in result.impacts for name in impact.machines)
+        self._impacts[event.id] = result.impacts
         if isinstance(outcome, Unclear):
             log.warning(
                 "it is unknown whether an event was carried out; it is held until an operator"
@@ -377,9 +433,10 @@ class Executor:
                 if isinstance(outcome, Again):
                     outcome = msgspec.structs.replace(outcome, at=correction.coming(outcome.at))
             corrected = len(self._corrections)
-            answer = Answer(id=event.id, attempt=attempt, outcome=outcome)
+            answer = Answer(id=event.id, attempt=attempt, outcome=outcome, begun=begun)
             try:
                 await self._writer.submit(event.group, answer)
+                self._report_impacts(event.id)
                 return
             except OutcomeUnknown:
                 return  # this process is about to end, and the next one observes the attempt
@@ -401,15 +458,17 @@ class Executor:
         call: str,
         *,
         doubtful: bool,
+        called: Callable[[Task], None] = lambda _: None,
         **about: Any,
     ) -> Outcome | None:
         """Have a task carried out, and measure it; `call` is its entry in the ledger. The commit
         that has put the attempt on record is the task's fence number; None: another process has,
-        and it is only observed. `about` is what the log says of it. There is no task and no
-        outcome any more if somebody has ended what it is about."""
+        and it is only observed. `called` gets the task right before the driver is first called to
+        carry it out, `about` is what the log says of it. There is no task and no outcome any more
+        if somebody has ended what it is about."""
         fence = await self._take_over() if commit is None else commit
         started = guard.monotonic()
-        asked = _Attempt(id, lambda: task(fence), call, about)
+        asked = _Attempt(id, lambda: task(fence), call, called, about)
         try:
             outcome = await self._earlier_outcome(asked) if doubtful else None
             if outcome is None:
@@ -451,8 +510,8 @@ class Executor:
     async def _earlier_outcome(self, attempt: _Attempt) -> Outcome | None:
         """Return the result of a task that was carried out already; None if it was not."""
         match await self._observed(attempt):
-            case Happened(moved=moved, output=output, answer=answer):
-                return Done(moved, output, answer)
+            case Happened(moved=moved, output=output, answer=answer, away=away):
+                return Done(moved, output, answer, away)
             case Unknown(why=why, output=output, answer=answer) if not self._driver.repeatable:
                 return Unclear(
                     "the state was restored from a copy, and the driver does not know what"
@@ -481,8 +540,8 @@ class Executor:
         output = _joined(output, getattr(observed, "output", ""))
         answer = getattr(observed, "answer", "") or answer
         match observed:
-            case Happened(moved=moved):
-                return Done(moved, output, answer)
+            case Happened(moved=moved, away=away):
+                return Done(moved, output, answer, away)
             case Unknown(why=why) if not self._driver.repeatable:
                 reason = f"the driver does not know what happened: {why}"
                 return Unclear(f"{problem}; {reason}" if problem else reason, output, answer)
@@ -492,10 +551,14 @@ class Executor:
 
     async def _performed(self, attempt: _Attempt) -> Done | Again | Failed | Unknown:
         """Have the driver carry it out, and call it again for as long as it is at work."""
+        called = False
         while True:
             await self._wait_for_lease()
             task = attempt.task()
             self._open_attempts.begin(task.event, task.group)
+            if not called:
+                attempt.called(task)
+                called = True
             done = await self._driver.perform(task)
             if not isinstance(done, Running):
                 return done
@@ -536,12 +599,20 @@ class _Ended(Exception):
     """What is attempted was ended, or declared to be over, by somebody else."""
 
 
+class _Result(NamedTuple):
+    """What has become of an attempt, and what was done to machines in it."""
+
+    outcome: Outcome
+    impacts: tuple[Impact, ...] = ()
+
+
 class _Attempt(NamedTuple):
     """One attempt, while the driver is asked about it."""
 
     id: str  # of the event, or of the work on a host
     current: Callable[[], Task | None]
     call: str  # its entry in the ledger
+    called: Callable[[Task], None]
     about: Mapping[str, Any]  # what the log says of it
 
     def task(self) -> Task:

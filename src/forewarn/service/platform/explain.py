@@ -220,7 +220,7 @@ def _approvals(
             return ()
         states[name] = apply(states[name], decision.items)
     if event.joint is not None:
-        joint.settle_joints(states, {event.joint.id: event.joint}, now)
+        joint.settle_joints(states, {event.joint.id: event.joint}, now, {})
     after = states[event.group].event(event.id)
     if after is None or after.status is Status.SCHEDULED:
         return ()

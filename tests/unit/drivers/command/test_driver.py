@@ -298,6 +298,14 @@ def test_a_program_can_say_to_which_hosts_machines_have_moved() -> None:
     assert seen.moved == {"web_0": "c"}
 
 
+def test_a_program_can_say_for_how_long_machines_stood_still() -> None:
+    said = """echo '{"away": {"web_0": 0.043}}'"""
+    assert perform(said) == Done({}, "", '{"away": {"web_0": 0.043}}', {"web_0": 0.043})
+    seen = observe(said)
+    assert isinstance(seen, Happened)
+    assert seen.away == {"web_0": 0.043}
+
+
 @pytest.mark.parametrize(
     ("moved", "why"),
     [

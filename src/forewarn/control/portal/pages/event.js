@@ -24,10 +24,11 @@ function firstShown(event, name, seen, silent, known) {
 
 const Machines = ({ event, seen, silent, known }) => {
   const moving = Object.keys(event.targets).length > 0;
+  const measured = Object.keys(event.away).length > 0;
   return html`
     <table class="rows">
       <caption>Machines</caption>
-      <thead><tr><th>Machine</th><th>First shown</th><th>Ready</th>${moving && html`<th>Moves to</th>`}</tr></thead>
+      <thead><tr><th>Machine</th><th>First shown</th><th>Ready</th>${moving && html`<th>Moves to</th>`}${measured && html`<th>Stood still</th>`}</tr></thead>
       <tbody>
         ${event.machines.map(
           (name) => html`
@@ -36,6 +37,7 @@ const Machines = ({ event, seen, silent, known }) => {
               <td>${firstShown(event, name, seen, silent, known)}</td>
               <td>${event.ready.includes(name) ? "yes" : ""}</td>
               ${moving && html`<td><${HostLink} name=${event.targets[name]} /></td>`}
+              ${measured && html`<td>${Object.hasOwn(event.away, name) && `${event.away[name]} s`}</td>`}
             </tr>
           `,
         )}
