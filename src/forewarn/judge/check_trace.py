@@ -8,35 +8,35 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from .answer import Answers, header
-from .approvals import EarliestApprovals, Holds, Post, judge_accepted
-from .coupling import Couplings
+from .answers.answer import Answers, header
+from .answers.failed_polls import judge_failed
+from .answers.incarnation import judge_complete, judge_idle, judge_unchanged
+from .answers.request import Request, plain_tag, read_request
+from .answers.sightings import Sightings
 from .dialect import Version
-from .disconnected import DisconnectedMachines
-from .disconnected_times import DisconnectedTimes
-from .document import Document, read_document
-from .event_course import EventCourse
-from .facts import Facts
-from .failed_polls import judge_failed
+from .events.approvals import EarliestApprovals, Holds, Post, judge_accepted
+from .events.coupling import Couplings
+from .events.disconnected import DisconnectedMachines
+from .events.event_course import EventCourse
+from .events.held_starts import HeldStarts
+from .events.host_maintenance import HostMaintenance
+from .events.impacts import Timing
+from .events.joints import JointProgress, Joints
+from .events.returns import Returns
 from .findings import Findings, Judgement
-from .fleet import Caller, Fleets
-from .gaps import Gaps
-from .held_starts import HeldStarts
-from .host_maintenance import HostMaintenance
-from .impacts import Timing
-from .incarnation import judge_complete, judge_idle, judge_unchanged
-from .joints import JointProgress, Joints
-from .order import Order, Periods, Sighting
-from .pauses import Pauses
-from .recording_file import read_files
-from .records import Exchange, Pairs, Trace
-from .request import Request, plain_tag, read_request
-from .returns import Returns
-from .sightings import Sightings
-from .standing_holds import StandingHolds
-from .trace import read_trace
-from .unannounced import UnannouncedEvents, judge_shown
-from .windows import Windows
+from .holds.standing_holds import StandingHolds
+from .holds.unannounced import UnannouncedEvents, judge_shown
+from .holds.windows import Windows
+from .reading.disconnected_times import DisconnectedTimes
+from .reading.document import Document, read_document
+from .reading.facts import Facts
+from .reading.fleet import Caller, Fleets
+from .reading.gaps import Gaps
+from .reading.order import Order, Periods, Sighting
+from .reading.pauses import Pauses
+from .reading.recording_file import read_files
+from .reading.records import Exchange, Pairs, Trace
+from .reading.trace import read_trace
 
 # The document is None for a 304.
 _Read = tuple[Exchange, Request, Caller, Document | None]

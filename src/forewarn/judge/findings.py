@@ -7,7 +7,7 @@ occurrence, and counted.
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from .order import Sighting
+from .reading.order import Sighting
 from .rules import RULES
 
 

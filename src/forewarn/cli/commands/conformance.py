@@ -14,7 +14,7 @@ import typer
 from forewarn.cli.output import Json, fail, print_json, print_notes, print_table, say_text
 
 if TYPE_CHECKING:
-    from forewarn.judge.recordings import Recordings
+    from forewarn.judge.reading.recordings import Recordings
 
 
 def conformance(
@@ -33,7 +33,7 @@ def conformance(
     Reports early starts, lost approvals, leaks and other violations, and exits with 1 if there are
     any. To check what clients did, use 'forewarn verdict'."""
     from forewarn import judge
-    from forewarn.judge.recordings import Recordings
+    from forewarn.judge.reading.recordings import Recordings
 
     if rules:
         if json:
@@ -77,7 +77,7 @@ def conformance(
 def _records(files: list[Path], recordings: Recordings) -> Iterator[Any]:
     """Yield the records of traces, and those made from documents as JSON. Each file is opened only
     once, because it may be a pipe."""
-    from forewarn.judge.recording_file import read_recording
+    from forewarn.judge.reading.recording_file import read_recording
     from forewarn.testing.recording.reader import read_documents_file
     from forewarn.verdict.files import rewindable
 

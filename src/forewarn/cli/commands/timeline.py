@@ -28,7 +28,7 @@ def timeline(
     title: Annotated[str | None, typer.Option(help="Title of the drawing.")] = None,
 ) -> None:
     """Draw a timeline of recorded traffic, with a lane for each machine."""
-    from forewarn.judge.recording_file import read_files
+    from forewarn.judge.reading.recording_file import read_files
     from forewarn.testing import timeline
     from forewarn.testing.timeline import Lanes
 

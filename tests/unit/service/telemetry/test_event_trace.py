@@ -16,8 +16,8 @@ from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
 from forewarn.core.windows.model import Blackout, MaintenanceConfiguration, Span
 from forewarn.core.windows.syntax import parse_window
 from forewarn.judge import judge_files
-from forewarn.judge.disconnected_times import DisconnectedTimes
-from forewarn.judge.trace import read_trace
+from forewarn.judge.reading.disconnected_times import DisconnectedTimes
+from forewarn.judge.reading.trace import read_trace
 from forewarn.service.engine.writer import CommitPlan
 from forewarn.service.platform.configurations import Configurations
 from forewarn.service.telemetry.event_trace import TAIL, EventTrace, FileEventTrace

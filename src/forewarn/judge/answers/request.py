@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from urllib.parse import parse_qsl, unquote
 
-from .dialect import (
+from forewarn.judge.dialect import (
     BAD_VERSION,
     GUID,
     METADATA_BRANCHES,
@@ -28,7 +28,7 @@ from .dialect import (
     WAIT_PATH,
     Version,
 )
-from .records import Pairs
+from forewarn.judge.reading.records import Pairs
 
 # Bytes; a body up to this size is no reason for 413.
 SMALL_BODY = 4096

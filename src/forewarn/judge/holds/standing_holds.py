@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol, TypeVar
 
-from .dialect import DELETING, WAITING_TYPES
-from .disconnected_times import DisconnectedTimes
-from .facts import Facts
-from .fleet import RECORD_SLACK, all_hosts
-from .order import TOLERANCE
-from .records import (
+from forewarn.judge.dialect import DELETING, WAITING_TYPES
+from forewarn.judge.reading.disconnected_times import DisconnectedTimes
+from forewarn.judge.reading.facts import Facts
+from forewarn.judge.reading.fleet import RECORD_SLACK, all_hosts
+from forewarn.judge.reading.order import TOLERANCE
+from forewarn.judge.reading.records import (
     Configuration,
     FleetLine,
     FleetMachine,

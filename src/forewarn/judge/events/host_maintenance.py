@@ -8,16 +8,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
+from forewarn.judge.answers.sightings import Sightings
+from forewarn.judge.findings import Findings
+from forewarn.judge.reading.facts import Facts
+from forewarn.judge.reading.fleet import RECORD_SLACK
+from forewarn.judge.reading.gaps import Gaps
+from forewarn.judge.reading.order import TOLERANCE, Order
+from forewarn.judge.reading.pauses import Pauses
+from forewarn.judge.reading.records import Impact, Trace
+
 from .approvals import EarliestApprovals
-from .facts import Facts
-from .findings import Findings
-from .fleet import RECORD_SLACK
-from .gaps import Gaps
 from .joints import Joints
-from .order import TOLERANCE, Order
-from .pauses import Pauses
-from .records import Impact, Trace
-from .sightings import Sightings
 
 _Ids = tuple[str, ...]
 

@@ -7,15 +7,16 @@ document after enabling may have been pending for a long time.
 
 import math
 
+from forewarn.judge.answers.sightings import Sightings
+from forewarn.judge.dialect import ALWAYS_ANNOUNCED, LAST_WAVE, NOTICE, WAVE
+from forewarn.judge.findings import Findings
+from forewarn.judge.reading.document import Event
+from forewarn.judge.reading.fleet import RECORD_SLACK
+from forewarn.judge.reading.gaps import Gaps
+from forewarn.judge.reading.order import TOLERANCE, Order, Period, Sighting
+from forewarn.judge.reading.records import Trace
+
 from .approvals import EarliestApprovals
-from .dialect import ALWAYS_ANNOUNCED, LAST_WAVE, NOTICE, WAVE
-from .document import Event
-from .findings import Findings
-from .fleet import RECORD_SLACK
-from .gaps import Gaps
-from .order import TOLERANCE, Order, Period, Sighting
-from .records import Trace
-from .sightings import Sightings
 
 # Seconds: in a complete trace, every document is requested within this time after each change. A
 # busy machine may need a moment.

@@ -6,11 +6,12 @@ service stops, 500 is correct. A group that is already enabled must get its docu
 
 from collections.abc import Iterable
 
+from forewarn.judge.reading.disconnected_times import DisconnectedTimes
+from forewarn.judge.reading.fleet import RECORD_SLACK, Caller, Fleets
+from forewarn.judge.reading.order import DISABLED_AFTER, Order, Sighting
+from forewarn.judge.reading.records import Exchange, Trace
+
 from .answer import Answers
-from .disconnected_times import DisconnectedTimes
-from .fleet import RECORD_SLACK, Caller, Fleets
-from .order import DISABLED_AFTER, Order, Sighting
-from .records import Exchange, Trace
 
 
 def judge_failed(

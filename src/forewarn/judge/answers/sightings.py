@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .document import Document
-from .order import Sighting
+from forewarn.judge.reading.document import Document
+from forewarn.judge.reading.order import Sighting
 
 
 @dataclass(slots=True)

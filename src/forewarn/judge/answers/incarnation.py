@@ -8,14 +8,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from .dialect import LAST_WAVE, WAVE
-from .document import Document
-from .facts import Facts
-from .findings import Findings
-from .fleet import RECORD_SLACK
-from .gaps import Gaps
-from .order import Order, Period, Sighting
-from .records import Disabled, Exchange, Trace
+from forewarn.judge.dialect import LAST_WAVE, WAVE
+from forewarn.judge.findings import Findings
+from forewarn.judge.reading.document import Document
+from forewarn.judge.reading.facts import Facts
+from forewarn.judge.reading.fleet import RECORD_SLACK
+from forewarn.judge.reading.gaps import Gaps
+from forewarn.judge.reading.order import Order, Period, Sighting
+from forewarn.judge.reading.records import Disabled, Exchange, Trace
 
 # Seconds within which guests on all hosts are shown what control has decided.
 SHOWN_WITHIN = 60.0

@@ -9,20 +9,21 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from .dialect import GUID, LAST_WAVE, WAITING_TYPES
-from .disconnected_times import DisconnectedTime
-from .document import Document, Event
-from .facts import Facts
-from .findings import Findings
-from .fleet import RECORD_SLACK, Caller, Fleets
-from .gaps import Gaps
+from forewarn.judge.answers.request import Request
+from forewarn.judge.dialect import GUID, LAST_WAVE, WAITING_TYPES
+from forewarn.judge.findings import Findings
+from forewarn.judge.holds.standing_holds import StandingHolds
+from forewarn.judge.holds.unannounced import UnannouncedEvents
+from forewarn.judge.holds.windows import Windows
+from forewarn.judge.reading.disconnected_times import DisconnectedTime
+from forewarn.judge.reading.document import Document, Event
+from forewarn.judge.reading.facts import Facts
+from forewarn.judge.reading.fleet import RECORD_SLACK, Caller, Fleets
+from forewarn.judge.reading.gaps import Gaps
+from forewarn.judge.reading.order import TOLERANCE, Order, Period, Sighting
+from forewarn.judge.reading.records import Exchange, Trace
+
 from .joints import JointProgress
-from .order import TOLERANCE, Order, Period, Sighting
-from .records import Exchange, Trace
-from .request import Request
-from .standing_holds import StandingHolds
-from .unannounced import UnannouncedEvents
-from .windows import Windows
 
 # The approver sees the start in the next GET; everyone else must see it this much later.
 APPROVAL_GRACE = 5.0

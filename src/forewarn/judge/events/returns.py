@@ -9,11 +9,11 @@ time need not.
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 
-from .dialect import DELETING
-from .findings import Findings
-from .fleet import RECORD_SLACK, Fleets
-from .order import TOLERANCE
-from .records import Exchange, FleetLine, Impact, RecordedEvent, Trace
+from forewarn.judge.dialect import DELETING
+from forewarn.judge.findings import Findings
+from forewarn.judge.reading.fleet import RECORD_SLACK, Fleets
+from forewarn.judge.reading.order import TOLERANCE
+from forewarn.judge.reading.records import Exchange, FleetLine, Impact, RecordedEvent, Trace
 
 _POLLED_WITHIN = 3600.0  # seconds before the start, for a machine that is waited for
 _POLLS_EXPECTED = 2  # of a machine that is waited for, in the time for which it is

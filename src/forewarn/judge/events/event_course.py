@@ -6,21 +6,22 @@ and waiting events are judged at the same time.
 
 from collections.abc import Iterable
 
+from forewarn.judge.answers.incarnation import Incarnations
+from forewarn.judge.answers.sightings import Sightings
+from forewarn.judge.dialect import WAVE
+from forewarn.judge.findings import Findings
+from forewarn.judge.reading.document import Document, Event
+from forewarn.judge.reading.facts import Facts
+from forewarn.judge.reading.fleet import Fleets
+from forewarn.judge.reading.gaps import Gaps
+from forewarn.judge.reading.order import Order, Sighting
+from forewarn.judge.reading.records import Trace
+
 from .approvals import RETENTION, EarliestApprovals, Holds, Post, WaitingEvents
 from .deletions import Deletions
-from .dialect import WAVE
 from .disappearances import Disappearances, Evidence
-from .document import Document, Event
-from .facts import Facts
-from .findings import Findings
-from .fleet import Fleets
-from .gaps import Gaps
-from .incarnation import Incarnations
 from .joints import JointProgress
 from .notice import Notices
-from .order import Order, Sighting
-from .records import Trace
-from .sightings import Sightings
 
 
 class EventCourse:

@@ -8,17 +8,18 @@ that would contain a withdrawal and does not.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from forewarn.judge.answers.sightings import Sightings
+from forewarn.judge.dialect import ALWAYS_ANNOUNCED
+from forewarn.judge.findings import Findings
+from forewarn.judge.reading.document import Document, Event
+from forewarn.judge.reading.facts import Facts
+from forewarn.judge.reading.fleet import RECORD_SLACK
+from forewarn.judge.reading.gaps import Gaps
+from forewarn.judge.reading.order import TOLERANCE, Order, Sighting
+from forewarn.judge.reading.records import Trace
+
 from .approvals import EarliestApprovals, WaitingEvents
-from .dialect import ALWAYS_ANNOUNCED
-from .document import Document, Event
-from .facts import Facts
-from .findings import Findings
-from .fleet import RECORD_SLACK
-from .gaps import Gaps
 from .notice import Notices
-from .order import TOLERANCE, Order, Sighting
-from .records import Trace
-from .sightings import Sightings
 
 _CREATING_MOVES = frozenset({"raise", "strike"})  # the moves that create an event
 _COMPARED = ("description", "source", "duration")

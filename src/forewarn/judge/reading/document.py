@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import cast
 
-from .dialect import GUID, USER_TYPES, WAVE, Version, read_iso8601, read_rfc1123
+from forewarn.judge.dialect import GUID, USER_TYPES, WAVE, Version, read_iso8601, read_rfc1123
 
 _TOP_KEYS = ("DocumentIncarnation", "Events")
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')

@@ -8,14 +8,15 @@ that shows the event Scheduled and the first sign that it had started. Failures 
 
 from collections.abc import Iterable, Iterator
 
+from forewarn.judge.answers.sightings import Sightings
+from forewarn.judge.findings import Findings
+from forewarn.judge.holds.standing_holds import HeldTime, Part, StandingHolds, Unit
+from forewarn.judge.reading.facts import Facts
+from forewarn.judge.reading.gaps import Gaps
+from forewarn.judge.reading.records import Trace
+
 from .approvals import EarliestApprovals
 from .disconnected import IMPACT
-from .facts import Facts
-from .findings import Findings
-from .gaps import Gaps
-from .records import Trace
-from .sightings import Sightings
-from .standing_holds import HeldTime, Part, StandingHolds, Unit
 
 HALTED = "started-while-halted"
 OUTSIDE_WINDOW = "started-outside-window"

@@ -8,15 +8,16 @@ the node that answered, if the service's has jumped ahead of it and no step is r
 import math
 from collections.abc import Iterable, Mapping
 
+from forewarn.judge.answers.sightings import Sightings
+from forewarn.judge.findings import Findings
+from forewarn.judge.reading.facts import EventFacts, Facts
+from forewarn.judge.reading.gaps import Gaps
+from forewarn.judge.reading.order import TOLERANCE, Sighting
+from forewarn.judge.reading.pauses import Pauses
+from forewarn.judge.reading.records import Impact, Trace
+
 from .approvals import EarliestApprovals
-from .facts import EventFacts, Facts
-from .findings import Findings
-from .gaps import Gaps
 from .joints import Joints
-from .order import TOLERANCE, Sighting
-from .pauses import Pauses
-from .records import Impact, Trace
-from .sightings import Sightings
 
 _JUMP = 5.0  # seconds by which the clocks of two control nodes never differ
 _DRIFT = 0.001  # by which the clocks of two hosts may differ in speed

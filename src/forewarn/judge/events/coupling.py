@@ -8,11 +8,12 @@ later the one Started (or carried out) while the other is still Scheduled.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from forewarn.judge.findings import Findings
+from forewarn.judge.reading.fleet import RECORD_SLACK
+from forewarn.judge.reading.order import TOLERANCE, Order, Period, Sighting
+from forewarn.judge.reading.records import Impact, Trace
+
 from .approvals import EarliestApprovals
-from .findings import Findings
-from .fleet import RECORD_SLACK
-from .order import TOLERANCE, Order, Period, Sighting
-from .records import Impact, Trace
 
 _GroupPeriod = tuple[str, Period]  # a group in one enabled period
 

@@ -6,7 +6,7 @@ those of other answers.
 
 import json
 
-from .dialect import (
+from forewarn.judge.dialect import (
     BAD_REQUEST_PREFIX,
     BAD_VERSION,
     CONTENT_TYPE,
@@ -14,9 +14,10 @@ from .dialect import (
     THROTTLED,
     read_rfc1123,
 )
-from .findings import Findings
-from .fleet import Caller
-from .records import Exchange, Pairs, Trace
+from forewarn.judge.findings import Findings
+from forewarn.judge.reading.fleet import Caller
+from forewarn.judge.reading.records import Exchange, Pairs, Trace
+
 from .request import Request, plain_tag
 
 _JSON_STATUSES = frozenset({200, 400, 404, 405, 500})

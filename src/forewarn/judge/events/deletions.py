@@ -7,8 +7,8 @@ names. Only Scheduled events are reported: a Started one may have to end togethe
 
 from collections.abc import Iterable, Iterator
 
-from .dialect import DELETING
-from .document import Document, Event
+from forewarn.judge.dialect import DELETING
+from forewarn.judge.reading.document import Document, Event
 
 
 class Deletions:

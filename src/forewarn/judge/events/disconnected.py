@@ -10,13 +10,14 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from forewarn.judge.dialect import WAVE
+from forewarn.judge.findings import Findings
+from forewarn.judge.reading.disconnected_times import DisconnectedTimes
+from forewarn.judge.reading.fleet import RECORD_SLACK
+from forewarn.judge.reading.order import TOLERANCE, Order, Period, Sighting
+from forewarn.judge.reading.records import Trace
+
 from .approvals import Post
-from .dialect import WAVE
-from .disconnected_times import DisconnectedTimes
-from .findings import Findings
-from .fleet import RECORD_SLACK
-from .order import TOLERANCE, Order, Period, Sighting
-from .records import Trace
 
 BACKWARDS = "disconnected-backwards"
 APPROVED = "disconnected-approved"

@@ -6,7 +6,7 @@ that nothing holds any of them.
 
 import math
 
-from .records import Trace
+from forewarn.judge.reading.records import Trace
 
 _Key = tuple[str, str]  # free because it is `due` or `approved`, and the id of the event
 

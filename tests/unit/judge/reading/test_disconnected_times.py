@@ -1,8 +1,8 @@
 """Which machine is disconnected when: nodes on hosts, and machines that move between them."""
 
 from forewarn.judge import judge
-from forewarn.judge.disconnected_times import DisconnectedTimes
-from forewarn.judge.trace import read_trace
+from forewarn.judge.reading.disconnected_times import DisconnectedTimes
+from forewarn.judge.reading.trace import read_trace
 from helpers.judge_traces import T0, A, Recording, event, started
 
 

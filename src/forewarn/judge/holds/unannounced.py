@@ -9,11 +9,11 @@ from bisect import bisect_right
 from collections.abc import Callable
 from itertools import accumulate
 
-from .facts import Facts
-from .findings import Findings
-from .fleet import RECORD_SLACK
-from .order import TOLERANCE
-from .records import Trace, Unannounced
+from forewarn.judge.findings import Findings
+from forewarn.judge.reading.facts import Facts
+from forewarn.judge.reading.fleet import RECORD_SLACK
+from forewarn.judge.reading.order import TOLERANCE
+from forewarn.judge.reading.records import Trace, Unannounced
 
 
 class UnannouncedEvents:

@@ -6,10 +6,10 @@ proof; after the window has closed, only that of an event that was still Schedul
 
 from collections.abc import Iterable
 
-from .findings import Findings
-from .order import TOLERANCE
-from .records import Impact, Trace, Window
-from .sightings import Sightings
+from forewarn.judge.answers.sightings import Sightings
+from forewarn.judge.findings import Findings
+from forewarn.judge.reading.order import TOLERANCE
+from forewarn.judge.reading.records import Impact, Trace, Window
 
 
 class Windows:

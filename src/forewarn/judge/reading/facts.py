@@ -8,9 +8,10 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 
-from .dialect import ALWAYS_ANNOUNCED, USER_TYPES, WAITING_TYPES
+from forewarn.judge.dialect import ALWAYS_ANNOUNCED, USER_TYPES, WAITING_TYPES
+from forewarn.judge.findings import Findings
+
 from .document import Document, Event
-from .findings import Findings
 from .fleet import Fleets, machine_names
 from .gaps import Gaps
 from .order import Sighting

@@ -1,0 +1,1 @@
+"""Judges what was answered: status, headers, documents and their numbers."""

@@ -1,0 +1,1 @@
+"""Judges the course of events: notice, approvals, starts, impacts and ends."""

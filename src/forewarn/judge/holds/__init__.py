@@ -1,0 +1,1 @@
+"""What keeps events from starting at some time."""

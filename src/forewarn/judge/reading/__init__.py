@@ -1,0 +1,1 @@
+"""Recordings as the judge reads them: lines, fleets, documents, and what was before what."""
