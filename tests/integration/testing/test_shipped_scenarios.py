@@ -18,7 +18,7 @@ IMPATIENT = 0.5  # seconds until a client that asks no more is not waited for
 @pytest.fixture(autouse=True)
 def _clients_may_poll_as_often_as_they_like(monkeypatch: pytest.MonkeyPatch) -> None:
     """They poll two hundred times as often as they should, for a day to pass in seconds. Where the
-    clock stands still for long, because the machine is busy, that is hammering."""
+    clock moves by seconds meanwhile, as in the middle of a migration, that is hammering."""
     monkeypatch.setattr(verdict_clients, "HAMMERING_SECONDS", float("inf"))
 
 
