@@ -146,6 +146,9 @@ ZONES: Mapping[str, str] = {
     "UTC+13": "Etc/GMT-13",
     "Tonga Standard Time": "Pacific/Tongatapu",
     "Samoa Standard Time": "Pacific/Apia",
+    "British Columbia Standard Time": "America/Vancouver",
+    "Alberta Standard Time": "America/Edmonton",
+    "Manitoba Standard Time": "America/Winnipeg",
     "Line Islands Standard Time": "Pacific/Kiritimati",
 }
 _BY_NAME = {name.lower(): zone for name, zone in ZONES.items()}
