@@ -6,7 +6,6 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,7 +14,7 @@ import pytest
 from forewarn.metadata.endpoint.limits import HELD_SHARE, OPEN_FILES, UNKNOWN_CALLERS_SHARE, Limits
 from forewarn.metadata.endpoint.metrics import EndpointCounts
 from forewarn.metadata.http.known_polls import learn
-from forewarn.node import Node, settings
+from forewarn.node import Node
 from forewarn.node.listening import serve
 from forewarn.node.listening.sockets import open_loopback
 from forewarn.service.fleet.read import Fleet
@@ -634,14 +633,3 @@ def test_every_limit_is_shown_by_its_name(service: Service, guest: Guest) -> Non
     assert set(found) == {*NAMES, OPEN_FILES}
     assert found == dict(service._session.node.endpoint.counts.hits)
     assert found["max_body"] >= 1
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_limit_can_be_set_by_its_name(tmp_path: Path, name: str) -> None:
-    (tmp_path / "fleet.yaml").write_text(FLEET)
-    (tmp_path / "x.toml").write_text(
-        f'fleet = "fleet.yaml"\n{name} = '
-        + ('"77s"' if name.endswith("timeout") or name == "keep_alive" else "77")
-    )
-    made = settings.config(settings.read(tmp_path / "x.toml"))
-    assert made.limits == msgspec.structs.replace(Limits(), **{name: 77})

@@ -177,18 +177,9 @@ def test_the_grace_that_a_trace_is_judged_by_stays_while_it_is_recorded(tmp_path
         assert (rules.start_grace, rules.enable_delay) == (60 * SECOND, SECOND)
 
 
-def test_limits_hold_for_connections_there_are_but_not_below_what_the_short_way_needs(
-    tmp_path: Path,
-) -> None:
+def test_limits_hold_for_connections_there_are(tmp_path: Path) -> None:
     with Service(SAMPLE, sockets=True, front=True) as service:
         reload = Reloaded(tmp_path, service)
-        report = reload("max_body = 10\nmax_head = 1000\n")
-        assert (report.reloaded, report.restart) == (("max_body",), ("max_head",))
-        assert service.post("web_0", b"x" * 11).status == 413
-        assert service._session.node.endpoint.limits.max_head == 16_384
-        report = reload("max_body = 10\nmax_head = 4096\n")
-        assert (report.reloaded, report.restart) == (("max_head",), ())
-        assert service._session.node.endpoint.limits.max_head == 4_096
         assert reload("max_connections_per_machine = 1").reloaded[-1].startswith("max_connections")
         service.document("web_0")  # the first of all closes its connection
         with connection(service) as first, connection(service) as second:
@@ -248,18 +239,8 @@ OTHERS = {  # a value of each setting that is not the default, with what it take
     "history": 'history = "7d"',
     "record": 'record = "trace"',
     "throttle": "throttle = 5",
-    "max_head": "max_head = 100",  # less than the fast path needs
-    "max_head_lines": "max_head_lines = 8",
-    "head_timeout": 'head_timeout = "5s"',
-    "max_body": "max_body = 10",
-    "body_timeout": 'body_timeout = "5s"',
-    "answer_timeout": 'answer_timeout = "5s"',
-    "keep_alive": 'keep_alive = "5s"',
-    "max_chunks": "max_chunks = 2",
     "max_connections_per_machine": "max_connections_per_machine = 2",
     "max_connections": "max_connections = 100",
-    "max_buffered_per_machine": "max_buffered_per_machine = 70000",
-    "max_buffered": "max_buffered = 1000000",
     "front": "front = false",
     "observe": "observe = true",
     "ui": "ui = false",

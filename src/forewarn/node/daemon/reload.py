@@ -7,21 +7,18 @@ A node on a host only has limits, a log and a certificate (`run_host_node`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from forewarn.core import Refused
 from forewarn.metadata.endpoint.app import MetadataApp
-from forewarn.metadata.endpoint.limits import Limits
-from forewarn.metadata.http import front
 from forewarn.node import CannotListen, Config, Node
 from forewarn.node.settings import LoadedSettings, Settings, SettingsError
 from forewarn.support.logs import logger
-from forewarn.support.text import listing
 
-LIMITS = tuple(field.name for field in msgspec.structs.fields(Limits))
+LIMITS = ("throttle", "max_connections_per_machine", "max_connections")
 RULES = ("silence", "start_grace", "enable_delay")
 LOGGING = ("log", "log_level")
 TLS = ("tls_certificate", "tls_key")
@@ -82,7 +79,7 @@ class Reloader:
         if node.tokens.opened_by(config.oidc):
             return self._refuse(SettingsError(OPENED))
         changed = _Changed(self.loaded.settings, new.settings)
-        problems = [*_apply_limits(node.endpoint, node.front is not None, config, changed)]
+        _apply_limits(node.endpoint, config, changed)
         _apply_rules(node, config, changed)
         if changed.any("history"):
             node.history.keep(config.history)
@@ -100,7 +97,7 @@ class Reloader:
         if changed.any("control_names"):
             node.control_names = config.control_names
         _apply_driver(node, config, changed)
-        problems += _apply_certificate(node, config, changed)
+        problems = [*_apply_certificate(node, config, changed)]
         problems += _apply_node_certificate(node, config, changed)
         if changed.any(*LOGGING):
             self._configure_log(new.settings)
@@ -108,7 +105,7 @@ class Reloader:
         applied = config.fleet is not None and not fleet_problems
         return self._accept(new, changed, problems + fleet_problems, fleet=applied)
 
-    def reload_endpoint(self, endpoint: MetadataApp, with_front: bool) -> Report:
+    def reload_endpoint(self, endpoint: MetadataApp) -> Report:
         """Reload the settings of a node on a host: its limits and its log."""
         try:
             new, config = self._load()
@@ -116,10 +113,10 @@ class Reloader:
         except (SettingsError, CannotListen) as error:
             return self._refuse(error)
         changed = _Changed(self.loaded.settings, new.settings, only=(*LIMITS, *LOGGING))
-        problems = [*_apply_limits(endpoint, with_front, config, changed)]
+        _apply_limits(endpoint, config, changed)
         if changed.any(*LOGGING):
             self._configure_log(new.settings)
-        return self._accept(new, changed, problems)
+        return self._accept(new, changed, [])
 
     def _accept(
         self,
@@ -204,20 +201,9 @@ def _in_force(old: Settings, new: Settings, reloaded: list[str]) -> Settings:
     return msgspec.structs.replace(old, **values)
 
 
-def _apply_limits(
-    endpoint: MetadataApp, with_front: bool, config: Config, changed: _Changed
-) -> Iterator[str]:
-    if not changed.any(*LIMITS):
-        return
-    limits = config.limits
-    if with_front and not front.possible(limits):
-        # Front would answer requests that are longer than the new limits allow.
-        keys = changed.any("max_head", "max_head_lines")
-        changed.postpone(*keys)
-        old_values = {key: getattr(endpoint.limits, key) for key in keys}
-        limits = msgspec.structs.replace(limits, **old_values)
-        yield f"{listing(keys)}: a limit as low as this needs front = false"
-    endpoint.set_limits(limits)
+def _apply_limits(endpoint: MetadataApp, config: Config, changed: _Changed) -> None:
+    if changed.any(*LIMITS):
+        endpoint.set_limits(config.limits)
 
 
 def _apply_rules(node: Node, config: Config, changed: _Changed) -> None:

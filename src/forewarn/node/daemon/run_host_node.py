@@ -95,7 +95,7 @@ class NodeReloader:
         return self._new.endpoint, self._new.config.endpoint
 
     def reload(self) -> None:
-        report = self._endpoint.reload_endpoint(self.node.endpoint, self.node.front is not None)
+        report = self._endpoint.reload_endpoint(self.node.endpoint)
         if report.refused:
             return
         config = self._new.config

@@ -49,18 +49,11 @@ from forewarn.support.suggest import instead_of
 from forewarn.support.text import in_words
 
 AT_LEAST_ONE = (
-    "max_head",
-    "max_head_lines",
-    "max_body",
-    "max_chunks",
     "max_connections_per_machine",
     "max_connections",
-    "max_buffered_per_machine",
-    "max_buffered",
 )
 LEAST_SILENCE = MINUTE  # with less, a group could be disabled between two polls
 LEAST_DOWNTIME = HOUR  # with less, a computer that was repaired or moved would be refused
-LEAST_TIMEOUT = SECOND  # slow callers are looked for once a second
 LEAST_LEASE = 2 * SECOND  # with less, a short pause of a machine would make another one take over
 LONGEST_LEASE = MINUTE  # with more, nobody decides for longer than most notices last
 # What needs a single control node, and why.
@@ -359,18 +352,8 @@ class _Validation:
     def _limits(self) -> Limits:
         settings = self._settings
         return Limits(
-            max_head=settings.max_head,
-            max_head_lines=settings.max_head_lines,
-            head_timeout=self._duration("head_timeout", LEAST_TIMEOUT) / 1e6,
-            max_body=settings.max_body,
-            body_timeout=self._duration("body_timeout", LEAST_TIMEOUT) / 1e6,
-            answer_timeout=self._duration("answer_timeout", LEAST_TIMEOUT) / 1e6,
-            keep_alive=self._duration("keep_alive", LEAST_TIMEOUT) // 1_000_000,
-            max_chunks=settings.max_chunks,
             max_connections_per_machine=settings.max_connections_per_machine,
             max_connections=settings.max_connections,
-            max_buffered_per_machine=settings.max_buffered_per_machine,
-            max_buffered=settings.max_buffered,
             throttle=settings.throttle,
         )
 

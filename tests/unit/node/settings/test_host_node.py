@@ -111,8 +111,8 @@ def test_every_setting_is_documented_and_which_are_reloaded() -> None:
     page = page.partition("## Settings of a node")[2].partition("\n## ")[0]
     named = set(re.findall(r"`([a-z_]+)`", page))
     fields = {field.name for field in msgspec.structs.fields(NodeSettings)}
-    limits = {f for f in fields if f.startswith("max_") or f.endswith("_timeout")}
-    assert fields - limits - {"throttle", "keep_alive"} <= named
+    limits = {field for field in fields if field.startswith("max_")}
+    assert fields - limits - {"throttle"} <= named
     assert set(LIVE) <= fields
 
 
