@@ -11,7 +11,6 @@ import msgspec
 import pytest
 import typer.main
 
-from forewarn.arm import paging as arm_paging
 from forewarn.cli.app import app
 from forewarn.control.http import errors, paging
 from forewarn.control.http.access import token_attempts
@@ -21,23 +20,17 @@ from forewarn.control.routes import history as control_history
 from forewarn.control.schema import fleet
 from forewarn.control.server import connections
 from forewarn.core import events, labels
-from forewarn.core.deciding import attempts
 from forewarn.core.history import RecordKind
 from forewarn.core.lifecycle import TABLE, diagram
-from forewarn.core.rollouts import waves
 from forewarn.core.time import DAY
-from forewarn.core.windows import syntax as window_syntax
-from forewarn.drivers.command.driver import ASK_AGAIN, CHECK_TIMEOUT
+from forewarn.drivers.command.driver import CHECK_TIMEOUT
 from forewarn.drivers.command.options import CommandOptions
 from forewarn.judge import RULES
-from forewarn.node.listening import certificates
-from forewarn.node.settings import Settings, values
+from forewarn.node.settings import Settings
 from forewarn.service.access import access_tokens
 from forewarn.service.access.oidc import AccessRule, Oidc
-from forewarn.service.engine import clock
-from forewarn.service.fleet import read, shapes
-from forewarn.service.indexes import polls
-from forewarn.service.rollouts import request, rollouts
+from forewarn.service.fleet import read
+from forewarn.service.rollouts import rollouts
 from forewarn.support.text import in_words
 from forewarn.testing import Service
 from forewarn.wire import extensions
@@ -92,25 +85,13 @@ LIMITS = {
     "Length of a description": f"{events.MAX_DESCRIPTION:,} characters",
     "Longest impact of an event": f"{events.MAX_DURATION_SECONDS:,} s",
     "Length of a readiness note": f"{events.MAX_READY_NOTE:,} characters",
-    "Changes of one machine's readiness for one event; the next one is answered 429": str(
-        events.MAX_READY_CHANGES
-    ),
-    "Pause before a failed attempt to carry out an event is repeated; it doubles each time": (
-        f"{in_words(attempts.MIN_BACK_OFF)} to {in_words(attempts.MAX_BACK_OFF)}"
-    ),
     "Length of the name of a machine, group or host": f"{read.MAX_NAME} characters",
     "Machines of a scale set": str(read.MAX_PLACEMENT_GROUP),
-    "Addresses of a machine": str(shapes.MAX_ADDRESSES),
-    "Tags of a machine": str(shapes.MAX_TAGS),
     "Labels of a host, group or machine": str(labels.MAX_LABELS),
     "Length of a label's name and of its value": f"{labels.MAX_LABEL_NAME} characters",
     "Size of a fleet file": f"{fleet.MAX_FLEET_BYTES // MIB} MiB",
-    "Waves of a rollout, without the canary": str(waves.MAX_WAVES),
-    "Groups or hosts that a rollout works on at the same time": f"{request.MAX_AT_ONCE:,}",
     "Rollouts under way": str(rollouts.MAX_RUNNING),
     "Rollouts kept in all; the oldest that are over are forgotten": f"{rollouts.MAX_ROLLOUTS:,}",
-    "Windows of a rollout": str(window_syntax.MAX_WINDOWS),
-    "Shortest window": in_words(window_syntax.SHORTEST_WINDOW),
     "Size of a request body, except fleets": f"{errors.MAX_BODY // MIB} MiB",
     "Open connections; idle ones make room for new ones": (
         f"{connections.MAX_OPERATOR_CONNECTIONS:,}"
@@ -125,21 +106,11 @@ LIMITS = {
         token_attempts.MAX_FAILED
     ),
     "Streams and long-polls of the feed": f"{control_feed.MAX_STREAMS:,}",
-    "Resources in one page of a list": str(arm_paging.PAGE),
     "Lifetime of an access token": f"{access_tokens.ACCESS_LIFE // 60} min",
     "Wait for a new document: default, and longest": (
         f"{extensions.DEFAULT_WAIT:g} s, {extensions.MAX_WAIT / 60:g} min"
     ),
-    "Addresses in `metadata`": str(values.MAX_GUEST_ADDRESSES),
     "Time for a program to say whether it would carry out an event": f"{CHECK_TIMEOUT:g} s",
-    "Pause before a program that is not done is called again, unless it says when": in_words(
-        ASK_AGAIN
-    ),
-    "Jump of the wall clock that counts as a step": in_words(clock.STEP),
-    "Standstill of the process that counts as an outage": in_words(clock.STALL),
-    "How often the times at which machines were last seen are saved; newer ones can be lost in a"
-    " crash": f"{polls.SAVE_EVERY:g} s",
-    "How long before its end a certificate is reported": f"{certificates.EXPIRES_SOON // 86_400} d",
 }
 
 
