@@ -143,6 +143,25 @@ tokens = of_service(_tokens)
 notifications = of_service(_notifications)
 machine_labels = of_service(lambda client: _labels(m.labels for m in client.machines()))
 host_labels = of_service(lambda client: _labels(host.labels for host in client.hosts()))
+control_nodes = of_service(lambda client: [(n.name, n.role) for n in client.control_nodes()])
+
+# By the name of an option.
+NAMED = {"machine": machines, "group": groups, "host": hosts, "label": machine_labels}
+
+# By the collection in the path of an operation: what its argument is, and how it is completed.
+RESOURCES = {
+    "machines": ("the machine", machines),
+    "groups": ("the group", groups),
+    "hosts": ("the host", hosts),
+    "events": ("the event", events),
+    "rollouts": ("the rollout", rollouts),
+    "halts": ("the halt", halts),
+    "maintenance": ("the maintenance configuration", maintenance_configurations),
+    "control-nodes": ("the control node", control_nodes),
+    "faults": ("the fault", faults),
+    "tokens": ("the token", tokens),
+    "notify": ("the notification", notifications),
+}
 
 
 def one_of(*values: str) -> CompleteWord:

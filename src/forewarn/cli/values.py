@@ -9,11 +9,13 @@ from __future__ import annotations
 import enum
 import os
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, get_args
 
 import typer
 
+from forewarn.support.instants import NoZone, parse_datetime
 from forewarn.support.text import unstorable, visible
 
 # Parameters with a program and its arguments, which may be any bytes, as paths may.
@@ -119,3 +121,13 @@ _CONVERSIONS: dict[Any, Callable[[str], Any]] = {
     float: _number,
     Path: _path,
 }
+
+
+def parse_time(text: str) -> datetime:
+    """Parse the value of an option that is a time."""
+    try:
+        return parse_datetime(text)
+    except NoZone:
+        raise
+    except ValueError:
+        raise ValueError(f"'{text}' is not a time; write 2030-01-31T18:00:00Z") from None

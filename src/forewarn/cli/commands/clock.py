@@ -23,7 +23,9 @@ from forewarn.cli.output import (
     service,
     time_text,
 )
+from forewarn.cli.plain import add_commands
 from forewarn.cli.values import StateOption
+from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import service as operations
 from forewarn.control.schema import core as s
 from forewarn.core.time import SECOND
@@ -36,19 +38,12 @@ By = Annotated[str, typer.Argument(help="Duration, e.g. 15m.")]
 
 
 @app.command()
-def show(json: Json = False, url: Url = None) -> None:
-    """Show the service's time, and when the next deadline is due."""
-    with service(url) as client:
-        _show(client.clock(), json)
-
-
-@app.command()
 @accepts_yes
 def advance(by: By, json: Json = False, url: Url = None) -> None:
     """Advance a virtual clock, and return when everything that is due has been carried out."""
     duration = parsed(parse_duration, by, "DURATION")
     with service(url) as client:
-        _show(client.advance(s.AdvanceRequest(by=duration / SECOND)), json)
+        _show(client.advance(s.AdvanceRequest(by=duration / SECOND)), json, client)
 
 
 @app.command()
@@ -75,7 +70,7 @@ def play(
         reaction_time=parsed(parse_duration, react, "--react") / SECOND,
     )
     with service(url) as client:
-        _show(client.play(request), json)
+        _show(client.play(request), json, client)
 
 
 @app.command()
@@ -91,15 +86,7 @@ def resume(
             f"invalid speed {speed:g}; pass a positive number", param_hint="--speed"
         )
     with service(url) as client:
-        _show(client.call(operations.RESUME_CLOCK, s.ResumeClockRequest(speed=speed)), json)
-
-
-@app.command()
-@accepts_yes
-def pause(json: Json = False, url: Url = None) -> None:
-    """Pause a virtual clock."""
-    with service(url) as client:
-        _show(client.call(operations.PAUSE_CLOCK), json)
+        _show(client.call(operations.RESUME_CLOCK, s.ResumeClockRequest(speed=speed)), json, client)
 
 
 @app.command()
@@ -119,7 +106,7 @@ def accept(
     with service(url) as client:
         accepted = client.call(operations.ACCEPT_CLOCK)
     print_notes(accepted.notes)
-    _show(accepted, json)
+    _show(accepted, json, client)
 
 
 def _accept_offline(state: StateOption, url: str | None, json: bool) -> None:
@@ -151,10 +138,14 @@ def _accept_offline(state: StateOption, url: str | None, json: bool) -> None:
     print_fields([("now", time_text(now)), ("before", time_text(before))])
 
 
-def _show(clock: s.Clock, json: bool) -> None:
+def _show(clock: s.Clock, json: bool, client: ControlClient) -> None:
     if json:
         print_json(clock)
-        return
+    else:
+        _print_clock(clock, client)
+
+
+def _print_clock(clock: s.Clock, _client: ControlClient) -> None:
     print_fields(
         [
             ("now", time_text(clock.now)),
@@ -173,3 +164,11 @@ def _runs(clock: s.Clock) -> str:
         return "only when it is advanced"
     speed = "" if clock.running_speed == 1 else f", {clock.running_speed:g} times as fast"
     return f"by itself{speed}"
+
+
+add_commands(
+    app,
+    "clock",
+    operations,
+    prints={operations.GET_CLOCK: _print_clock, operations.PAUSE_CLOCK: _print_clock},
+)

@@ -8,19 +8,17 @@ from typing import Annotated
 import typer
 
 from forewarn.cli.commands.service_options import need_extra
-from forewarn.cli.confirm import accepts_yes
 from forewarn.cli.output import (
-    Json,
-    Url,
     fail,
-    print_json,
     print_notes,
     print_table,
     say,
-    service,
     time_text,
 )
+from forewarn.cli.plain import add_commands
+from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import service as operations
+from forewarn.control.schema import core as s
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -31,53 +29,29 @@ def main() -> None:
     that they share."""
 
 
-@app.command("list")
-def list_(json: Json = False, url: Url = None) -> None:
-    """List the control nodes: which of them decides, and how far the others are behind."""
-    with service(url) as client:
-        nodes = client.control_nodes()
-        if json:
-            print_json(nodes)
-            return
-        print_table(
+def _print_nodes(nodes: list[s.ControlNode], client: ControlClient) -> None:
+    print_table(
+        (
+            *("NAME", "ROLE", "COMMIT", "BEHIND", "ADDRESS", "VERSION", "LEASE"),
+            *("STARTED", "SEEN"),
+        ),
+        [
             (
-                *("NAME", "ROLE", "COMMIT", "BEHIND", "ADDRESS", "VERSION", "LEASE"),
-                *("STARTED", "SEEN"),
-            ),
-            [
-                (
-                    node.name,
-                    node.role,
-                    str(node.commit),
-                    str(node.lag),
-                    node.address,
-                    node.version,
-                    f"{node.lease:g}s" if node.lease else "",
-                    time_text(node.started),
-                    time_text(node.seen),
-                )
-                for node in nodes
-            ],
-            minor=("VERSION", "LEASE", "STARTED", "SEEN"),
-        )
-        print_notes(list(client.readiness().warnings.values()))
-
-
-@app.command()
-@accepts_yes
-def forget(
-    name: Annotated[str, typer.Argument(help="A control node that is away.")],
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """Forget a control node that is gone, so that it is no longer listed. One that is running is
-    refused."""
-    with service(url) as client:
-        node = client.call(operations.FORGET_CONTROL_NODE, name)
-        if json:
-            print_json(node)
-        else:
-            say(f"{node.name}: forgotten; it was seen last at {time_text(node.seen)}")
+                node.name,
+                node.role,
+                str(node.commit),
+                str(node.lag),
+                node.address,
+                node.version,
+                f"{node.lease:g}s" if node.lease else "",
+                time_text(node.started),
+                time_text(node.seen),
+            )
+            for node in nodes
+        ],
+        minor=("VERSION", "LEASE", "STARTED", "SEEN"),
+    )
+    print_notes(list(client.readiness().warnings.values()))
 
 
 @app.command()
@@ -97,3 +71,11 @@ def authority(
     except AuthorityUnusable as error:
         fail(str(error))
     say(f"{directory} has a new authority; its fingerprint is {created.fingerprint}")
+
+
+add_commands(
+    app,
+    "control",
+    operations,
+    prints={operations.GET_CONTROL_NODES: _print_nodes},
+)

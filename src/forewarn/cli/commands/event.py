@@ -3,7 +3,7 @@ abandon."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated
 
@@ -12,26 +12,32 @@ import typer
 
 from forewarn.cli import completion
 from forewarn.cli.confirm import Yes, accepts_yes, confirm
+from forewarn.cli.event_output import (
+    print_event,
+    print_events,
+    print_holds,
+    print_outcome,
+    shown_to,
+)
 from forewarn.cli.output import (
     Json,
     Url,
     fail_all,
     parsed,
     print_clock,
-    print_fields,
     print_json,
     print_notes,
-    print_table,
     say,
     service,
     time_text,
 )
+from forewarn.cli.plain import add_commands
+from forewarn.cli.values import parse_time
 from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import events as operations
 from forewarn.control.schema import core as s
 from forewarn.core.events import EventType, Source, Status, TypeTraits, types_that
 from forewarn.core.time import SECOND
-from forewarn.support.instants import NoZone, parse_datetime
 from forewarn.support.text import counted, either_of, in_words, listing, parse_duration
 from forewarn.wire.versions import TYPE_NAMES
 
@@ -161,18 +167,6 @@ def list_(
         matching = " that matches" if any(filters.values()) else ""
         active = "" if all else " is scheduled or has started; --all lists those that are over"
         print_events(events, if_empty=f"no event{matching}{active or ' is stored'}")
-        print_clock(client)
-
-
-@app.command()
-def show(id: Id, json: Json = False, url: Url = None) -> None:
-    """Show one event, even if it is over."""
-    with service(url) as client:
-        event = client.event(id)
-        if json:
-            print_json(event)
-            return
-        _show(event, _details(event))
         print_clock(client)
 
 
@@ -322,30 +316,6 @@ def ready(
 
 
 @app.command()
-@accepts_yes
-def postpone(
-    id: Id,
-    by: Annotated[str | None, typer.Option(help="How long to postpone it, e.g. 30m.")] = None,
-    until: Annotated[
-        str | None,
-        typer.Option(help="New start time, instead of --by, e.g. 2030-01-31T18:00:00Z."),
-    ] = None,
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """Postpone an event that has not started, as far as the policy of its group allows."""
-    if (by is None) == (until is None):
-        raise typer.BadParameter("pass either --by or --until")
-    duration = parsed(parse_duration, by, "--by")
-    request = s.PostponeRequest(
-        by=None if duration is None else duration / SECOND,
-        until=parsed(parse_time, until, "--until"),
-    )
-    with service(url) as client:
-        print_outcome(client.postpone(id, request), json, client)
-
-
-@app.command()
 def cancel(
     id: Annotated[
         str | None,
@@ -423,47 +393,6 @@ def _confirmed(client: ControlClient, request: s.CancelEventsRequest) -> s.Cance
     return s.CancelEventsRequest(ids=ids, reason=request.reason)
 
 
-@app.command()
-@accepts_yes
-def retry(id: Id, json: Json = False, url: Url = None) -> None:
-    """Carry out a started event again, if it did not happen."""
-    with service(url) as client:
-        print_outcome(client.call(operations.RETRY_EVENT, id), json, client)
-
-
-@app.command()
-@accepts_yes
-def finish(
-    id: Id,
-    reason: Annotated[str, typer.Option(help="Reason, for the history.")],
-    moved: Annotated[
-        list[str] | None,
-        typer.Option(help="Machine that is on another host now, and that host. Can be repeated."),
-    ] = None,
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """Declare a started event finished, whatever its driver reports."""
-    request = s.FinishRequest(reason=reason, moved=dict(map(_move, moved or ())))
-    with service(url) as client:
-        print_outcome(client.finish(id, request), json, client)
-
-
-@app.command()
-@accepts_yes
-def abandon(
-    id: Id,
-    reason: Annotated[str, typer.Option(help="Reason, for the history.")],
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """Give up a started event that did not happen, and whose driver keeps failing."""
-    with service(url) as client:
-        print_outcome(
-            client.call(operations.ABANDON_EVENT, id, s.AbandonRequest(reason=reason)), json, client
-        )
-
-
 def _move(text: str) -> tuple[str, str]:
     machine, equals, host = text.partition("=")
     if not (machine and equals and host):
@@ -473,30 +402,28 @@ def _move(text: str) -> tuple[str, str]:
     return machine, host
 
 
-@app.command()
-def explain(id: Id, json: Json = False, url: Url = None) -> None:
-    """Explain what an event is waiting for, until when at most, and what would unblock it."""
-    with service(url) as client:
-        explanation = client.explain(id)
-        event = explanation.event
-        if json:
-            print_json(explanation)
-            return
-        _print_explanation(explanation)
-        seen = ", ".join(f"{name} at {time_text(at)}" for name, at in explanation.seen_by.items())
-        if seen:
-            say(f"seen by {seen}")
-        elif event.unannounced:
-            say("unannounced: it is not listed in the machines' document")
-        elif not event.ended_at:
-            say("no machine has polled it yet")
-        if event.ready:
-            say(f"ready: {', '.join(event.ready)}")
-        _print_listeners(explanation)
-        for advice in explanation.advice:
-            moved = "".join(f" --moved {machine}=HOST" for machine in advice.moved)
-            say(ADVICE[advice.kind].format(event=advice.event) + moved)
-        print_clock(client)
+def _print_details(event: s.EventDetails, client: ControlClient) -> None:
+    print_event(event, shown_to(event))
+    print_clock(client)
+
+
+def _print_course(explanation: s.Explanation, client: ControlClient) -> None:
+    event = explanation.event
+    _print_explanation(explanation)
+    seen = ", ".join(f"{name} at {time_text(at)}" for name, at in explanation.seen_by.items())
+    if seen:
+        say(f"seen by {seen}")
+    elif event.unannounced:
+        say("unannounced: it is not listed in the machines' document")
+    elif not event.ended_at:
+        say("no machine has polled it yet")
+    if event.ready:
+        say(f"ready: {', '.join(event.ready)}")
+    _print_listeners(explanation)
+    for advice in explanation.advice:
+        moved = "".join(f" --moved {machine}=HOST" for machine in advice.moved)
+        say(ADVICE[advice.kind].format(event=advice.event) + moved)
+    print_clock(client)
 
 
 def _print_explanation(explanation: s.Explanation) -> None:
@@ -532,143 +459,9 @@ def _print_listeners(explanation: s.Explanation) -> None:
         say(f"other machines of group '{event.group}' poll and can approve it")
 
 
-def print_holds(holds: list[s.Hold]) -> None:
-    """Print what an event waits for, since when, until when, and what would unblock it."""
-    for hold in holds:
-        until = (
-            f", until {time_text(hold.until)} at most" if hold.until else ", without a time limit"
-        )
-        if hold.kind == "driver" and hold.until:
-            until = f", the next attempt is at {time_text(hold.until)}"
-        say(f"- {hold.kind}: {hold.message}")
-        say(f"  since {time_text(hold.since)}{until}")
-        if hold.waits_for:
-            say(f"  waits for {', '.join(hold.waits_for)}")
-        say(f"  unblocked by {hold.unblocked_by}")
-
-
-def print_outcome(outcome: s.Outcome, json: bool, client: ControlClient) -> None:
-    """Print the event that a command has created or changed."""
-    if json:
-        print_json(outcome)
-        return
-    _show(outcome)
-    print_notes(outcome.notes)
-    print_clock(client)
-
-
-def print_outcomes(
-    outcomes: s.Outcomes, json: bool, client: ControlClient, last_line: str = ""
-) -> None:
-    """Print the events that a command has created or changed, and a last line."""
-    if json:
-        print_json(outcomes)
-        return
-    if outcomes.events:
-        print_events(outcomes.events)
-    if last_line:
-        say(last_line)
-    print_notes(outcomes.notes)
-    print_clock(client)
-
-
-def print_events(events: list[s.Event], if_empty: str = "") -> None:
-    print_table(
-        ("EVENT", "GROUP", "TYPE", "STATUS", "SOURCE", "MACHINES", "NOT BEFORE", "APPROVED BY"),
-        [_row(event) for event in events],
-        minor=("SOURCE", "APPROVED BY", "GROUP", "MACHINES", "STATUS", "TYPE"),
-        if_empty=if_empty,
-    )
-
-
-def _show(event: s.Event, more: Iterable[tuple[str, str]] = ()) -> None:
-    approved = (
-        f"by {event.approved.by} at {time_text(event.approved.at)}" if event.approved else "no"
-    )
-    print_fields(
-        [
-            ("event", event.id),
-            ("type", f"{event.type} ({event.source})"),
-            ("status", _status(event, f"held: {event.held}")),
-            ("group", event.group),
-            ("machines", ", ".join(event.machines)),
-            *([("host", event.host)] if event.host else []),
-            *([("moving", _moving(event.targets))] if event.targets else []),
-            ("not before", f"{time_text(event.not_before)}{_postponed(event)}"),
-            *([("windows", "ignored, by an operator")] if event.ignore_windows else []),
-            ("description", event.description or "none"),
-            *([("ticket", event.ticket)] if event.ticket else []),
-            ("impact", _impact(event.duration)),
-            *([("stood still", _away(event.away))] if event.away else []),
-            ("raised", f"by {event.raised_by} at {time_text(event.raised_at)}"),
-            ("approved", approved),
-            ("started", time_text(event.started_at) or "no"),
-            *([("waits for", ", ".join(event.waits_for))] if event.waits_for else []),
-            ("ended", f"{time_text(event.ended_at)}: {event.ending}" if event.ended_at else "no"),
-            *more,
-        ]
-    )
-
-
-def _details(event: s.EventDetails) -> Iterator[tuple[str, str]]:
-    """Yield since when the machines of an event have been shown it, which of them had not been when
-    it started, and how far the driver is."""
-    since = {name: event.seen_by[name] for name in event.machines if name in event.seen_by}
-    shown = ", ".join(f"{name} since {time_text(at)}" for name, at in since.items())
-    yield "shown to", shown or "none of its machines"
-    if event.not_warned:
-        yield "not warned", ", ".join(event.not_warned)
-    if event.progress:
-        yield "progress", event.progress
-
-
-def _postponed(event: s.Event) -> str:
-    if not event.postponed:
-        return ""
-    first, last = event.postponed[0], event.postponed[-1]
-    times = counted(len(event.postponed), "time")
-    last_by = f"last by {last.by}" if last.by else "last with the maintenance of its host"
-    return f", postponed {times} from {time_text(first.before)}, {last_by}"
-
-
-def _status(event: s.Event, held: str) -> str:
-    marks = ["unannounced"] * event.unannounced + [held] * bool(event.held)
-    return ", ".join([event.status, *marks])
-
-
-def _moving(targets: dict[str, str]) -> str:
-    return ", ".join(f"{machine} to {host}" for machine, host in targets.items())
-
-
-def _away(away: dict[str, float]) -> str:
-    return ", ".join(
-        f"{machine} for {f'{seconds:.6f}'.rstrip('0').rstrip('.')} s"
-        for machine, seconds in away.items()
-    )
-
-
-def _impact(seconds: int) -> str:
-    return {-1: "unknown", 0: "none"}.get(seconds, f"{seconds} s")
-
-
-def _row(event: s.Event) -> tuple[str, ...]:
-    return (
-        event.id,
-        event.group,
-        event.type,
-        _status(event, "held"),
-        event.source,
-        ", ".join(event.machines),
-        time_text(event.not_before),
-        event.approved.by if event.approved else "",
-    )
-
-
-def parse_time(text: str) -> datetime:
-    """Parse the value of an option that is a time."""
-    try:
-        return parse_datetime(text)
-    except NoZone:
-        raise
-    except ValueError:
-        raise ValueError(f"'{text}' is not a time; write 2030-01-31T18:00:00Z") from None
+add_commands(
+    app,
+    "event",
+    operations,
+    prints={operations.GET_EVENT: _print_details, operations.EXPLAIN_EVENT: _print_course},
+)

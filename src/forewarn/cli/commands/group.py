@@ -8,8 +8,7 @@ import typer
 
 from forewarn.cli import completion
 from forewarn.cli.blackout_calendar import BlackoutCalendar, with_calendar
-from forewarn.cli.commands.event import print_outcomes
-from forewarn.cli.confirm import Yes, accepts_yes, confirm
+from forewarn.cli.confirm import accepts_yes
 from forewarn.cli.output import (
     Json,
     Url,
@@ -24,6 +23,7 @@ from forewarn.cli.output import (
     service,
     time_text,
 )
+from forewarn.cli.plain import add_commands
 from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import groups as operations
 from forewarn.control.schema import core as s
@@ -87,59 +87,45 @@ def list_(
         print_clock(client)
 
 
-@app.command()
-def show(name: Name, json: Json = False, url: Url = None) -> None:
-    """Show one group."""
-    with service(url) as client:
-        group = client.group(name)
-        if json:
-            print_json(group)
-            return
-        print_fields(
+def _print_group(group: s.Group, client: ControlClient) -> None:
+    print_fields(
+        [
+            ("group", group.name),
+            ("kind", group.kind),
+            ("enabled", "yes" if group.enabled else "no, because none of its machines polls"),
+            ("incarnation", str(group.incarnation) if group.enabled else "none"),
+            ("machines", ", ".join(group.machines)),
+            ("coverage", coverage_text(group.coverage)),
+            ("labels", ", ".join(f"{k}={v}" for k, v in group.labels.items()) or "none"),
+            ("location", group.location or "none"),
+            ("zone", group.zone or "none"),
+            ("resource group", group.resource_group or "none"),
+            ("subscription", group.subscription or "none"),
+            ("events", ", ".join(group.events) or "none"),
+            *_policy(group),
+            ("maintenance", _next_times(client.group_windows(group.name))),
+        ]
+    )
+    print_clock(client)
+
+
+def _print_windows(allowed: s.GroupWindows, client: ControlClient) -> None:
+    if not allowed.configurations:
+        say(f"maintenance of group '{allowed.group}' may start at any time")
+    else:
+        state = "may start now" if allowed.open else "may not start now"
+        limits = ", ".join(allowed.configurations)
+        say(f"maintenance of group '{allowed.group}' {state}; limited by: {limits}")
+        print_table(
+            ("OPENS", "CLOSES"),
             [
-                ("group", group.name),
-                ("kind", group.kind),
-                ("enabled", "yes" if group.enabled else "no, because none of its machines polls"),
-                ("incarnation", str(group.incarnation) if group.enabled else "none"),
-                ("machines", ", ".join(group.machines)),
-                ("coverage", coverage_text(group.coverage)),
-                ("labels", ", ".join(f"{k}={v}" for k, v in group.labels.items()) or "none"),
-                ("location", group.location or "none"),
-                ("zone", group.zone or "none"),
-                ("resource group", group.resource_group or "none"),
-                ("subscription", group.subscription or "none"),
-                ("events", ", ".join(group.events) or "none"),
-                *_policy(group),
-                ("maintenance", _next_times(client.group_windows(name))),
-            ]
+                (time_text(time.opens) or "always", time_text(time.closes) or "never")
+                for time in allowed.times
+            ],
+            if_empty="it can never start: no time is both inside the windows and outside the"
+            " blackouts",
         )
-        print_clock(client)
-
-
-@app.command()
-def windows(name: Name, json: Json = False, url: Url = None) -> None:
-    """Show when maintenance of a group may start."""
-    with service(url) as client:
-        allowed = client.group_windows(name)
-        if json:
-            print_json(allowed)
-            return
-        if not allowed.configurations:
-            say(f"maintenance of group '{name}' may start at any time")
-        else:
-            state = "may start now" if allowed.open else "may not start now"
-            limits = ", ".join(allowed.configurations)
-            say(f"maintenance of group '{name}' {state}; limited by: {limits}")
-            print_table(
-                ("OPENS", "CLOSES"),
-                [
-                    (time_text(time.opens) or "always", time_text(time.closes) or "never")
-                    for time in allowed.times
-                ],
-                if_empty="it can never start: no time is both inside the windows and outside the"
-                " blackouts",
-            )
-        print_clock(client)
+    print_clock(client)
 
 
 def _next_times(allowed: s.GroupWindows) -> str:
@@ -151,41 +137,6 @@ def _next_times(allowed: s.GroupWindows) -> str:
     if allowed.open:
         return f"now, until {time_text(first.closes)}" if first.closes else "now"
     return f"from {time_text(first.opens)} until {time_text(first.closes)}"
-
-
-@app.command()
-def evict(name: Name, yes: Yes = False, json: Json = False, url: Url = None) -> None:
-    """Evict all spot machines of a group or scale set: a Preempt for each."""
-    with service(url) as client:
-        if not yes and (spot := [m.name for m in _members(client, name) if m.spot]):
-            what = f"{counted(len(spot), 'spot machine')} of {name}"
-            confirm(f"{what} would be evicted: {listing(spot)}")
-        print_outcomes(client.evict_group(name), json, client)
-
-
-@app.command("scale-in")
-def scale_in(
-    name: Name,
-    count: Annotated[int | None, typer.Option(help="Number of machines to delete.")] = None,
-    to: Annotated[int | None, typer.Option(help="Number of machines to keep.")] = None,
-    yes: Yes = False,
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """Delete instances of a scale set, those with the highest numbers first."""
-    if (count is None) == (to is None):
-        raise typer.BadParameter("pass either --count or --to")
-    with service(url) as client:
-        if not yes:
-            members = _deletable(client, name)
-            leaving = count if count is not None else len(members) - (to or 0)
-            if 0 < leaving <= len(members):  # anything else is refused, or nothing to do
-                names = members[: -leaving - 1 : -1]
-                confirm(
-                    f"{leaving} of the {counted(len(members), 'machine')} of {name} would be"
-                    f" deleted: {listing(names)}"
-                )
-        print_outcomes(client.scale_in(name, s.ScaleInRequest(count=count, to=to)), json, client)
 
 
 def _members(client: ControlClient, name: str) -> list[s.Machine]:
@@ -340,14 +291,27 @@ def _over_when(group: s.Group) -> str:
     return "by default" + (f", machines are back within {within}" if within else "")
 
 
-@app.command()
-@accepts_yes
-def disable(name: Name, json: Json = False, url: Url = None) -> None:
-    """Disable Scheduled Events for a group, as happens after a day without a poll."""
-    with service(url) as client:
-        group = client.call(operations.DISABLE_GROUP, name)
-        if json:
-            print_json(group)
-        else:
-            say(f"group '{group.name}' is disabled; the next poll enables it again")
-            print_clock(client)
+def _eviction(client: ControlClient, name: str) -> str:
+    spot = [machine.name for machine in _members(client, name) if machine.spot]
+    what = f"{counted(len(spot), 'spot machine')} of {name}"
+    return f"{what} would be evicted: {listing(spot)}" if spot else ""
+
+
+def _scaling_in(client: ControlClient, name: str, request: s.ScaleInRequest) -> str:
+    members = _deletable(client, name)
+    leaving = len(members) - (request.to or 0) if request.count is None else request.count
+    if not 0 < leaving <= len(members):  # which is refused, or there is nothing to do
+        return ""
+    return (
+        f"{leaving} of the {counted(len(members), 'machine')} of {name} would be deleted:"
+        f" {listing(members[: -leaving - 1 : -1])}"
+    )
+
+
+add_commands(
+    app,
+    "group",
+    operations,
+    prints={operations.GET_GROUP: _print_group, operations.GET_GROUP_WINDOWS: _print_windows},
+    concerns={operations.EVICT_GROUP: _eviction, operations.SCALE_IN: _scaling_in},
+)

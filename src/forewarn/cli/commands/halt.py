@@ -18,6 +18,9 @@ from forewarn.cli.output import (
     service,
     time_text,
 )
+from forewarn.cli.plain import add_commands
+from forewarn.control.client.client import ControlClient
+from forewarn.control.operations import halts as operations
 from forewarn.control.schema import halts as h
 from forewarn.support.text import counted
 
@@ -65,14 +68,7 @@ def place(
     say(f"to release it, run: forewarn halt release {halt.id[:8]}")
 
 
-@app.command("list")
-def list_(json: Json = False, url: Url = None) -> None:
-    """List active halts."""
-    with service(url) as client:
-        halts = client.halts()
-    if json:
-        print_json(halts)
-        return
+def _print_halts(halts: list[h.Halt], _client: ControlClient) -> None:
     rows = [
         (
             halt.id,
@@ -93,21 +89,13 @@ def list_(json: Json = False, url: Url = None) -> None:
     )
 
 
-@app.command()
-@accepts_yes
-def release(
-    id: Annotated[
-        str,
-        typer.Argument(help="ID of the halt, or a prefix of it.", autocompletion=completion.halts),
-    ],
-    note: Annotated[str, typer.Option(help="Reason, for the history.")] = "",
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """Release a halt. Events that waited for it start as soon as nothing else holds them."""
-    with service(url) as client:
-        halt = client.release_halt(id, h.ReleaseRequest(note=note))
-    if json:
-        print_json(halt)
-        return
+def _print_released(halt: h.Halt, _client: ControlClient) -> None:
     say(f"released: {halt.scope} ({counted(halt.events, 'scheduled event')})")
+
+
+add_commands(
+    app,
+    "halt",
+    operations,
+    prints={operations.LIST_HALTS: _print_halts, operations.RELEASE_HALT: _print_released},
+)

@@ -14,12 +14,10 @@ from forewarn.cli.commands.event import (
     FailureType,
     IgnoreWindows,
     Ticket,
-    parse_time,
-    print_holds,
-    print_outcomes,
     type_names,
 )
 from forewarn.cli.confirm import Yes, accepts_yes, confirm
+from forewarn.cli.event_output import print_holds, print_outcomes
 from forewarn.cli.output import (
     Json,
     Url,
@@ -33,6 +31,8 @@ from forewarn.cli.output import (
     service,
     time_text,
 )
+from forewarn.cli.plain import add_commands
+from forewarn.cli.values import parse_time
 from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import hosts as operations
 from forewarn.control.schema import core as s
@@ -114,31 +114,24 @@ def _node_fields(node: s.HostNode | None) -> Iterator[tuple[str, str]]:
         yield "disconnected", node.ended
 
 
-@app.command()
-def show(name: Name, json: Json = False, url: Url = None) -> None:
-    """Show one host."""
-    with service(url) as client:
-        host = client.host(name)
-        if json:
-            print_json(host)
-            return
-        since = f" since {time_text(host.since)}" if host.since else ""
-        print_fields(
-            [
-                ("host", host.name),
-                ("health", f"{host.health}{since}"),
-                ("note", host.note or "none"),
-                ("cordoned", (host.cordon_note or "yes") if host.cordoned else "no"),
-                ("node", _node_text(host.node)),
-                *_node_fields(host.node),
-                *([("enrollment", host.enrollment)] if host.enrollment else ()),
-                ("labels", ", ".join(f"{k}={v}" for k, v in host.labels.items()) or "none"),
-                *([("capacity", amounts_text(host.capacity))] if host.capacity else ()),
-                ("machines", ", ".join(host.machines) or "none"),
-                ("events", ", ".join(host.events) or "none"),
-            ]
-        )
-        print_clock(client)
+def _print_host(host: s.Host, client: ControlClient) -> None:
+    since = f" since {time_text(host.since)}" if host.since else ""
+    print_fields(
+        [
+            ("host", host.name),
+            ("health", f"{host.health}{since}"),
+            ("note", host.note or "none"),
+            ("cordoned", (host.cordon_note or "yes") if host.cordoned else "no"),
+            ("node", _node_text(host.node)),
+            *_node_fields(host.node),
+            *([("enrollment", host.enrollment)] if host.enrollment else ()),
+            ("labels", ", ".join(f"{k}={v}" for k, v in host.labels.items()) or "none"),
+            *([("capacity", amounts_text(host.capacity))] if host.capacity else ()),
+            ("machines", ", ".join(host.machines) or "none"),
+            ("events", ", ".join(host.events) or "none"),
+        ]
+    )
+    print_clock(client)
 
 
 @app.command()
@@ -196,35 +189,13 @@ def maintain(
     )
     with service(url) as client:
         if ignore_windows and not yes:
-            _confirm_ignoring_windows(client, "maintenance", name)
+            confirm(_ignoring_windows(client, "maintenance", name))
         print_outcomes(client.maintain_host(name, request), json, client)
 
 
-def _confirm_ignoring_windows(client: ControlClient, what: str, name: str) -> None:
+def _ignoring_windows(client: ControlClient, what: str, name: str) -> str:
     machines = listing(client.host(name).machines)
-    confirm(f"{what} of host {name} (machines {machines}) {WOULD_IGNORE_WINDOWS}")
-
-
-@app.command()
-def degrade(
-    name: Name,
-    notice: Annotated[str, typer.Option(help="Time until it is expected to fail, e.g. 7d.")] = "7d",
-    note: Note = "",
-    ignore_windows: IgnoreWindows = False,
-    yes: Yes = False,
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """Mark a host as degraded: every machine on it is redeployed before it fails."""
-    request = s.DegradeRequest(
-        notice=parsed(parse_duration, notice, "--notice") / SECOND,
-        note=note,
-        ignore_windows=ignore_windows,
-    )
-    with service(url) as client:
-        if ignore_windows and not yes:
-            _confirm_ignoring_windows(client, "emptying", name)
-        print_outcomes(client.degrade_host(name, request), json, client)
+    return f"{what} of host {name} (machines {machines}) {WOULD_IGNORE_WINDOWS}"
 
 
 @app.command()
@@ -248,79 +219,6 @@ def fail(
             )
         request = s.FailRequest(type=type, note=note)
         print_outcomes(client.fail_host(name, request), json, client)
-
-
-@app.command()
-@accepts_yes
-def repair(name: Name, json: Json = False, url: Url = None) -> None:
-    """Mark a host as healthy, and cancel what was scheduled because it was not."""
-    with service(url) as client:
-        print_outcomes(
-            client.call(operations.REPAIR_HOST, name), json, client, f"host '{name}' is healthy"
-        )
-
-
-@app.command()
-@accepts_yes
-def cordon(name: Name, note: Note = "", json: Json = False, url: Url = None) -> None:
-    """Prevent machines from being moved to a host. The machines on it stay there."""
-    with service(url) as client:
-        outcomes = client.call(operations.CORDON_HOST, name, s.CordonRequest(note=note))
-        print_outcomes(outcomes, json, client, f"host '{name}' is cordoned")
-
-
-@app.command()
-@accepts_yes
-def uncordon(name: Name, json: Json = False, url: Url = None) -> None:
-    """Allow machines to be moved to a host again."""
-    with service(url) as client:
-        outcomes = client.call(operations.UNCORDON_HOST, name)
-        print_outcomes(outcomes, json, client, f"host '{name}' is not cordoned")
-
-
-@app.command()
-@accepts_yes
-def drain(
-    name: Name,
-    notice: Annotated[
-        str | None, typer.Option(help="Notice, e.g. 30m. Default: as documented for a Freeze.")
-    ] = None,
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """Cordon a host, and move its machines to other hosts one by one."""
-    notice_us = parsed(parse_duration, notice, "--notice")
-    request = s.DrainRequest(notice=None if notice_us is None else notice_us / SECOND)
-    with service(url) as client:
-        outcomes = client.call(operations.DRAIN_HOST, name, request)
-        print_outcomes(outcomes, json, client, f"host '{name}' is cordoned")
-
-
-@app.command("return")
-@accepts_yes
-def return_(name: Name, json: Json = False, url: Url = None) -> None:
-    """Put a host back into service: cancel what is planned to empty it, and uncordon it."""
-    with service(url) as client:
-        outcomes = client.call(operations.RETURN_HOST, name)
-        print_outcomes(outcomes, json, client, f"host '{name}' is back in service")
-
-
-@app.command("without-node")
-def without_node(name: Name, yes: Yes = False, json: Json = False, url: Url = None) -> None:
-    """Declare that no node serves a host any longer, so that events do not wait for it.
-
-    Stop the node first. If it is only cut off, its machines are disturbed without a warning.
-    """
-    with service(url) as client:
-        if not yes:
-            machines = client.host(name).machines
-            named = f": {listing(machines)}" if machines else ""
-            confirm(
-                f"host {name} would no longer be expected to have a node; if one still serves it,"
-                f" {counted(len(machines), 'machine')} would be disturbed without a warning{named}",
-            )
-        outcomes = client.call(operations.WITHOUT_NODE, name)
-        print_outcomes(outcomes, json, client, f"host '{name}' is not expected to have a node")
 
 
 @app.command()
@@ -375,36 +273,53 @@ def enroll(
         typer.echo(f"forewarn-node join {','.join(enrollment.addresses)} {enrollment.token}")
 
 
-@app.command()
-def revoke(name: Name, yes: Yes = False, json: Json = False, url: Url = None) -> None:
-    """Accept no certificate and no token of a host any longer, and disconnect its node at once."""
-    with service(url) as client:
-        if not yes:
-            machines = client.host(name).machines
-            named = f": {listing(machines)}" if machines else ""
-            confirm(
-                f"the node of host {name} would be disconnected; until a host is enrolled under"
-                f" that name, nothing starts for {counted(len(machines), 'machine')}{named}",
-            )
-        outcomes = client.call(operations.REVOKE_HOST, name)
-        print_outcomes(outcomes, json, client, f"the certificates of host '{name}' are revoked")
+def _print_explanation(explanation: s.HostExplanation, client: ControlClient) -> None:
+    say(f"host '{explanation.name}': {explanation.message}")
+    for plan in explanation.plans:
+        say("")
+        for event in plan.events:
+            names = ", ".join(event.machines)
+            say(f"{event.type} {event.id} for {names} of {event.group}: {event.status}")
+        if not plan.holds:
+            say(plan.message)
+        print_holds(plan.holds)
+    print_clock(client)
 
 
-@app.command()
-def explain(name: Name, json: Json = False, url: Url = None) -> None:
-    """Explain what is scheduled on a host, and what it is waiting for."""
-    with service(url) as client:
-        explanation = client.explain_host(name)
-        if json:
-            print_json(explanation)
-            return
-        say(f"host '{explanation.name}': {explanation.message}")
-        for plan in explanation.plans:
-            say("")
-            for event in plan.events:
-                names = ", ".join(event.machines)
-                say(f"{event.type} {event.id} for {names} of {event.group}: {event.status}")
-            if not plan.holds:
-                say(plan.message)
-            print_holds(plan.holds)
-        print_clock(client)
+def _degradation(client: ControlClient, name: str, request: s.DegradeRequest) -> str:
+    return _ignoring_windows(client, "emptying", name) if request.ignore_windows else ""
+
+
+def _without_node(client: ControlClient, name: str) -> str:
+    return (
+        f"host {name} would no longer be expected to have a node; if one still serves it,"
+        f" {_machines_of(client, name, 'would be disturbed without a warning')}"
+    )
+
+
+def _revocation(client: ControlClient, name: str) -> str:
+    return (
+        f"the node of host {name} would be disconnected; until a host is enrolled under that name,"
+        f" nothing starts for {_machines_of(client, name)}"
+    )
+
+
+def _machines_of(client: ControlClient, name: str, what: str = "") -> str:
+    """Return how many machines a host has, what becomes of them, and which these are."""
+    machines = client.host(name).machines
+    return " ".join(filter(None, (counted(len(machines), "machine"), what))) + (
+        f": {listing(machines)}" if machines else ""
+    )
+
+
+add_commands(
+    app,
+    "host",
+    operations,
+    prints={operations.GET_HOST: _print_host, operations.EXPLAIN_HOST: _print_explanation},
+    concerns={
+        operations.DEGRADE_HOST: _degradation,
+        operations.WITHOUT_NODE: _without_node,
+        operations.REVOKE_HOST: _revocation,
+    },
+)

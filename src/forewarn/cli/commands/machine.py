@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from forewarn.cli import completion
-from forewarn.cli.commands.event import FailureType, print_outcome, print_outcomes
+from forewarn.cli.commands.event import FailureType
 from forewarn.cli.confirm import Yes, accepts_yes, confirm
+from forewarn.cli.event_output import print_outcome, print_outcomes
 from forewarn.cli.output import (
     Json,
     Url,
@@ -16,12 +17,11 @@ from forewarn.cli.output import (
     print_clock,
     print_fields,
     print_json,
-    print_notes,
     print_table,
-    say,
     service,
     time_text,
 )
+from forewarn.cli.plain import add_commands
 from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import machines as operations
 from forewarn.control.operations.operation import Operation
@@ -121,35 +121,28 @@ def list_(
         print_clock(client)
 
 
-@app.command()
-def show(name: Name, json: Json = False, url: Url = None) -> None:
-    """Show one machine."""
-    with service(url) as client:
-        machine = client.machine(name)
-        if json:
-            print_json(machine)
-            return
-        print_fields(
-            [
-                ("machine", machine.name),
-                ("group", f"{machine.group} ({machine.kind})"),
-                ("update domain", str(machine.update_domain)),
-                ("fault domain", str(machine.fault_domain)),
-                ("host", _host(machine)),
-                ("spot", "yes" if machine.spot else "no"),
-                ("labels", ", ".join(f"{k}={v}" for k, v in machine.labels.items()) or "none"),
-                *([("size", amounts_text(machine.size))] if machine.size else ()),
-                ("tags", ", ".join(f"{k}={v}" for k, v in machine.tags.items()) or "none"),
-                ("vm id", machine.vm_id),
-                ("addresses", ", ".join(machine.addresses)),
-                ("metadata", machine.metadata_url),
-                ("state", _state(machine)),
-                ("polls", _polls(machine)),
-                ("answers", _answers(machine)),
-                ("events", ", ".join(machine.events) or "none"),
-            ]
-        )
-        print_clock(client)
+def _print_machine(machine: s.Machine, client: ControlClient) -> None:
+    print_fields(
+        [
+            ("machine", machine.name),
+            ("group", f"{machine.group} ({machine.kind})"),
+            ("update domain", str(machine.update_domain)),
+            ("fault domain", str(machine.fault_domain)),
+            ("host", _host(machine)),
+            ("spot", "yes" if machine.spot else "no"),
+            ("labels", ", ".join(f"{k}={v}" for k, v in machine.labels.items()) or "none"),
+            *([("size", amounts_text(machine.size))] if machine.size else ()),
+            ("tags", ", ".join(f"{k}={v}" for k, v in machine.tags.items()) or "none"),
+            ("vm id", machine.vm_id),
+            ("addresses", ", ".join(machine.addresses)),
+            ("metadata", machine.metadata_url),
+            ("state", _state(machine)),
+            ("polls", _polls(machine)),
+            ("answers", _answers(machine)),
+            ("events", ", ".join(machine.events) or "none"),
+        ]
+    )
+    print_clock(client)
 
 
 @app.command()
@@ -204,34 +197,6 @@ def fail(
         print_outcome(client.fail_machine(name, s.FailMachineRequest(type=type)), json, client)
 
 
-@app.command()
-@accepts_yes
-def restore(name: Name, json: Json = False, url: Url = None) -> None:
-    """Bring back a machine that was evicted or deleted, or record that one is back that is
-    listed as not back."""
-    with service(url) as client:
-        restored = client.call(operations.RESTORE_MACHINE, name)
-        _print_machine(restored, f"{restored.name} has been restored", json, client)
-
-
-@app.command()
-@accepts_yes
-def moved(
-    name: Name,
-    to: Annotated[
-        str, typer.Option(help="Host that the machine is on now.", autocompletion=completion.hosts)
-    ],
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """Record that a machine is on another host, because somebody or something else moved it.
-
-    Nothing is done to the machine. What is planned for its old host does not affect it any more."""
-    with service(url) as client:
-        machine = client.record_move(name, s.MovedRequest(host=to))
-        _print_machine(machine, f"{machine.name} is on {machine.host}", json, client)
-
-
 def _concerned(machine: s.Machine) -> str:
     """Return which machine a command is about, for a confirmation."""
     host = f" on host {machine.host}" if machine.host else ""
@@ -264,17 +229,6 @@ def _print_outcome_of(
             print_outcome(client.call(one, names[0]), json, client)
         else:
             print_outcomes(client.call(several, s.MachinesRequest(machines=names)), json, client)
-
-
-def _print_machine(
-    machine: s.MachineOutcome, sentence: str, json: bool, client: ControlClient
-) -> None:
-    if json:
-        print_json(machine)
-        return
-    say(sentence)
-    print_notes(machine.notes)
-    print_clock(client)
 
 
 def _state(machine: s.Machine) -> str:
@@ -322,3 +276,11 @@ def _answers(machine: s.Machine) -> str:
     if not machine.ignored_events:
         return answer
     return f"{answer}; {machine.ignored_events:,} of its events started without any approval"
+
+
+add_commands(
+    app,
+    "machine",
+    operations,
+    prints={operations.GET_MACHINE: _print_machine},
+)

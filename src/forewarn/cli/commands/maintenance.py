@@ -17,9 +17,11 @@ from forewarn.cli.output import (
     print_json,
     print_notes,
     print_table,
-    say,
     service,
 )
+from forewarn.cli.plain import add_commands
+from forewarn.control.client.client import ControlClient
+from forewarn.control.operations import maintenance as operations
 from forewarn.control.schema import maintenance as m
 
 app = typer.Typer(no_args_is_help=True)
@@ -32,31 +34,24 @@ Name = Annotated[
 ]
 
 
-@app.command("list")
-def list_(json: Json = False, url: Url = None) -> None:
-    """List the maintenance configurations of the fleet."""
-    with service(url) as client:
-        configurations = client.maintenance()
-        if json:
-            print_json(configurations)
-            return
-        rows = [
-            (
-                item.name,
-                item.select or "all machines",
-                "; ".join(item.windows) or "at any time",
-                "; ".join(item.blackouts) or "none",
-            )
-            for item in configurations
-        ]
-        print_table(
-            ("NAME", "MACHINES", "WINDOWS", "BLACKOUTS"),
-            rows,
-            minor=("BLACKOUTS", "WINDOWS"),
-            if_empty="there are no maintenance configurations: only the policies of groups limit"
-            " when maintenance may start",
+def _print_configurations(configurations: list[m.Maintenance], client: ControlClient) -> None:
+    rows = [
+        (
+            item.name,
+            item.select or "all machines",
+            "; ".join(item.windows) or "at any time",
+            "; ".join(item.blackouts) or "none",
         )
-        print_clock(client)
+        for item in configurations
+    ]
+    print_table(
+        ("NAME", "MACHINES", "WINDOWS", "BLACKOUTS"),
+        rows,
+        minor=("BLACKOUTS", "WINDOWS"),
+        if_empty="there are no maintenance configurations: only the policies of groups limit"
+        " when maintenance may start",
+    )
+    print_clock(client)
 
 
 @app.command("set")
@@ -111,14 +106,9 @@ def set_(
         print_clock(client)
 
 
-@app.command()
-@accepts_yes
-def remove(name: Name, json: Json = False, url: Url = None) -> None:
-    """Remove a maintenance configuration. Events that only it has held can then start."""
-    with service(url) as client:
-        configuration = client.remove_maintenance(name)
-        if json:
-            print_json(configuration)
-        else:
-            say(f"maintenance configuration '{name}' is removed")
-            print_clock(client)
+add_commands(
+    app,
+    "maintenance",
+    operations,
+    prints={operations.LIST_MAINTENANCE: _print_configurations},
+)

@@ -9,18 +9,15 @@ import typer
 from forewarn.cli import completion
 from forewarn.cli.confirm import accepts_yes
 from forewarn.cli.output import Json, Url, fail, print_json, print_table, say, service, time_text
+from forewarn.cli.plain import add_commands
+from forewarn.control.client.client import ControlClient
+from forewarn.control.operations import feed as operations
+from forewarn.control.schema.notify import NotifyState
 
 app = typer.Typer(no_args_is_help=True)
 
 
-@app.command("list")
-def list_(json: Json = False, url: Url = None) -> None:
-    """List the notifications of the settings: where they are sent, the last delivery and error."""
-    with service(url) as client:
-        states = client.notifications()
-    if json:
-        print_json(states)
-        return
+def _print_notifications(states: list[NotifyState], _client: ControlClient) -> None:
     rows = [
         (
             state.name,
@@ -64,3 +61,11 @@ def send_test(
     if not outcome.delivered:
         fail(f"the test message was not delivered: {outcome.error}")
     say(f"a test message was delivered to {outcome.where}")
+
+
+add_commands(
+    app,
+    "notify",
+    operations,
+    prints={operations.GET_NOTIFICATIONS: _print_notifications},
+)

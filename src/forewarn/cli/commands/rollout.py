@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from forewarn.cli import completion
-from forewarn.cli.commands.event import WOULD_IGNORE_WINDOWS, Ticket, parse_time, type_names
+from forewarn.cli.commands.event import WOULD_IGNORE_WINDOWS, Ticket, type_names
 from forewarn.cli.commands.rollout_output import (
     SHOWN_HOLDS,
     SHOWN_STEPS,
@@ -38,7 +38,9 @@ from forewarn.cli.output import (
     service,
     time_text,
 )
-from forewarn.control.client.client import ControlError
+from forewarn.cli.plain import add_commands
+from forewarn.cli.values import parse_time
+from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.operations import rollouts as operations
 from forewarn.control.schema import rollouts as r
 from forewarn.core.refusal import Hint
@@ -461,58 +463,6 @@ def watch(id: Id, json: Json = False, url: Url = None) -> None:
 
 @app.command()
 @accepts_yes
-def pause(
-    id: Id,
-    reason: Reason = "",
-    withdraw: Annotated[
-        bool,
-        typer.Option(
-            "--withdraw",
-            help="Also withdraw events that have not started; resuming announces them again.",
-        ),
-    ] = False,
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """Pause a rollout: no further step is announced. Events that exist are carried out."""
-    with service(url) as client:
-        request = r.PauseRequest(reason=reason, withdraw=withdraw)
-        report = client.pause_rollout(id, request)
-        print_report(report, json, client)
-        if not json:
-            print_notes(continuing_events(report))
-
-
-@app.command()
-@accepts_yes
-def resume(id: Id, json: Json = False, url: Url = None) -> None:
-    """Resume a paused rollout, and announce again what was cancelled."""
-    with service(url) as client:
-        print_report(client.call(operations.RESUME_ROLLOUT, id), json, client)
-
-
-@app.command()
-def abort(
-    id: Id, reason: Reason = "", yes: Yes = False, json: Json = False, url: Url = None
-) -> None:
-    """Abort a rollout for good: cancel what has not started. Events that have started are carried
-    out."""
-    with service(url) as client:
-        if not yes:
-            rollout = client.rollout(id)
-            left = counted(rollout.steps_total - rollout.steps_done, "step")
-            confirm(
-                f"rollout {rollout.id[:8]} ({rollout.type}, {rollout.selection}) would be aborted"
-                f" with {left} to go, and cannot be resumed"
-            )
-        report = client.abort_rollout(id, r.SwitchRequest(reason=reason))
-        print_report(report, json, client)
-        if not json:
-            print_notes(continuing_events(report))
-
-
-@app.command()
-@accepts_yes
 def skip(
     id: Id,
     host: Annotated[
@@ -573,3 +523,34 @@ def explain(
 def _seconds(option: str, text: str | None) -> float | None:
     duration = parsed(parse_duration, text, option)
     return None if duration is None else duration / SECOND
+
+
+def _abortion(client: ControlClient, id: str, _request: r.SwitchRequest) -> str:
+    rollout = client.rollout(id)
+    left = counted(rollout.steps_total - rollout.steps_done, "step")
+    return (
+        f"rollout {rollout.id[:8]} ({rollout.type}, {rollout.selection}) would be aborted"
+        f" with {left} to go, and cannot be resumed"
+    )
+
+
+def _print_resumed(report: r.RolloutReport, client: ControlClient) -> None:
+    print_report(report, False, client)
+
+
+def _print_stopped(report: r.RolloutReport, client: ControlClient) -> None:
+    print_report(report, False, client)
+    print_notes(continuing_events(report))
+
+
+add_commands(
+    app,
+    "rollout",
+    operations,
+    prints={
+        operations.PAUSE_ROLLOUT: _print_stopped,
+        operations.RESUME_ROLLOUT: _print_resumed,
+        operations.ABORT_ROLLOUT: _print_stopped,
+    },
+    concerns={operations.ABORT_ROLLOUT: _abortion},
+)

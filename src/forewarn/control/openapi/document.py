@@ -161,7 +161,7 @@ _FLEET_TEXTS = {
 
 
 def _description(handler: HTTPRouteHandler, operation: Operation[Any]) -> str:
-    text = " ".join((handler.fn.__doc__ or "").split())
+    text = " ".join((handler.fn.__doc__ or operation.help).split())
     if operation.fleet_text:
         text += (
             f" The body is a {operation.fleet_text} as YAML or JSON; errors name the line."

@@ -37,6 +37,7 @@ GET_EVENT = Operation(
     respects_limits=True,
     refuses=(409,),
     command="event show 4933F66C",
+    help="Show one event, even if it is over.",
 )
 
 APPROVE_EVENT = Operation(
@@ -59,6 +60,7 @@ POSTPONE_EVENT = Operation(
     links=links_to("id", "getEvent"),
     command="event postpone 4933F66C --by 30m",
     example={"by": 1800},
+    help="Postpone an event that has not started, as far as the policy of its group allows.",
 )
 
 REPORT_READY = Operation(
@@ -107,6 +109,7 @@ RETRY_EVENT = Operation(
     respects_limits=True,
     links=links_to("id", "getEvent"),
     command="event retry 4933F66C",
+    help="Carry out a started event again, if it did not happen.",
 )
 
 FINISH_EVENT = Operation(
@@ -118,6 +121,7 @@ FINISH_EVENT = Operation(
     links=links_to("id", "getEvent"),
     command="event finish 4933F66C --reason 'done by hand'",
     example={"reason": "done by hand"},
+    help="Declare a started event finished, whatever its driver reports.",
 )
 
 ABANDON_EVENT = Operation(
@@ -129,6 +133,7 @@ ABANDON_EVENT = Operation(
     links=links_to("id", "getEvent"),
     command="event abandon 4933F66C --reason 'the host cannot be repaired'",
     example={"reason": "the host cannot be repaired"},
+    help="Give up a started event that did not happen, and whose driver keeps failing.",
 )
 
 EXPLAIN_EVENT = Operation(
@@ -139,6 +144,7 @@ EXPLAIN_EVENT = Operation(
     refuses=(409, 503),
     command="event explain 4933F66C",
     used_by=("status",),
+    help="Explain what an event is waiting for, until when at most, and what would unblock it.",
 )
 
 GET_CALENDAR = Operation(

@@ -30,6 +30,9 @@ GET_NOTIFICATIONS = Operation(
     respects_limits=True,
     command="notify list",
     used_by=("status",),
+    help=(
+        "List the notifications of the settings: where they are sent, the last delivery and error."
+    ),
 )
 
 TEST_NOTIFICATION = Operation(

@@ -16,7 +16,12 @@ LIST_GROUPS = Operation(
 )
 
 GET_GROUP = Operation(
-    "GET /v1/groups/{name}", "Get a group", s.Group, respects_limits=True, command="group show web"
+    "GET /v1/groups/{name}",
+    "Get a group",
+    s.Group,
+    respects_limits=True,
+    command="group show web",
+    help="Show one group.",
 )
 
 GET_GROUP_WINDOWS = Operation(
@@ -26,6 +31,7 @@ GET_GROUP_WINDOWS = Operation(
     respects_limits=True,
     command="group windows web",
     used_by=("group show",),
+    help="Show when maintenance of a group may start.",
 )
 
 DISABLE_GROUP = Operation(
@@ -35,6 +41,8 @@ DISABLE_GROUP = Operation(
     respects_limits=True,
     links=links_to("name", "getGroup"),
     command="group disable web",
+    help="Disable Scheduled Events for a group, as happens after a day without a poll.",
+    done="group '{result.name}' is disabled; the next poll enables it again",
 )
 
 EVICT_GROUP = Operation(
@@ -43,6 +51,7 @@ EVICT_GROUP = Operation(
     s.Outcomes,
     links=FIRST_EVENT_LINKS,
     command="group evict web",
+    help="Evict all spot machines of a group or scale set: a Preempt for each.",
 )
 
 SCALE_IN = Operation(
@@ -54,6 +63,7 @@ SCALE_IN = Operation(
     links=FIRST_EVENT_LINKS,
     command="group scale-in web --count 1",
     example={"count": 1},
+    help="Delete instances of a scale set, those with the highest numbers first.",
 )
 
 SET_POLICY = Operation(

@@ -26,6 +26,7 @@ LIST_HALTS = Operation(
     links=links_to("0/id", "getHalt", "releaseHalt"),
     command="halt list",
     used_by=("status",),
+    help="List active halts.",
 )
 
 GET_HALT = Operation("GET /v1/halts/{id}", "Get an active halt", h.Halt, refuses=(409,))
@@ -39,4 +40,5 @@ RELEASE_HALT = Operation(
     refuses=(409,),
     command="halt release 4933F66C",
     example={"note": "row 7 is fine"},
+    help="Release a halt. Events that waited for it start as soon as nothing else holds them.",
 )

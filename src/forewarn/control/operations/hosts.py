@@ -17,7 +17,12 @@ LIST_HOSTS = Operation(
 )
 
 GET_HOST = Operation(
-    "GET /v1/hosts/{name}", "Get a host", s.Host, respects_limits=True, command="host show host-a"
+    "GET /v1/hosts/{name}",
+    "Get a host",
+    s.Host,
+    respects_limits=True,
+    command="host show host-a",
+    help="Show one host.",
 )
 
 EXPLAIN_HOST = Operation(
@@ -28,6 +33,7 @@ EXPLAIN_HOST = Operation(
     refuses=(503,),
     command="host explain host-a",
     used_by=("host show",),
+    help="Explain what is scheduled on a host, and what it is waiting for.",
 )
 
 MAINTAIN_HOST = Operation(
@@ -48,6 +54,7 @@ DEGRADE_HOST = Operation(
     links=FIRST_EVENT_LINKS,
     command="host degrade host-a --notice 7d",
     example={"notice": 604800},
+    help="Mark a host as degraded: every machine on it is redeployed before it fails.",
 )
 
 FAIL_HOST = Operation(
@@ -65,6 +72,8 @@ REPAIR_HOST = Operation(
     "Report that a host is repaired",
     s.Outcomes,
     command="host repair host-a",
+    help="Mark a host as healthy, and cancel what was scheduled because it was not.",
+    done="host '{0}' is healthy",
 )
 
 CORDON_HOST = Operation(
@@ -74,10 +83,17 @@ CORDON_HOST = Operation(
     takes=s.CordonRequest,
     command="host cordon host-a",
     example={"note": "new fans"},
+    help="Prevent machines from being moved to a host. The machines on it stay there.",
+    done="host '{0}' is cordoned",
 )
 
 UNCORDON_HOST = Operation(
-    "POST /v1/hosts/{name}/uncordon", "Uncordon a host", s.Outcomes, command="host uncordon host-a"
+    "POST /v1/hosts/{name}/uncordon",
+    "Uncordon a host",
+    s.Outcomes,
+    command="host uncordon host-a",
+    help="Allow machines to be moved to a host again.",
+    done="host '{0}' is not cordoned",
 )
 
 DRAIN_HOST = Operation(
@@ -88,6 +104,8 @@ DRAIN_HOST = Operation(
     links=FIRST_EVENT_LINKS,
     command="host drain host-a",
     example={"notice": 1800},
+    help="Cordon a host, and move its machines to other hosts one by one.",
+    done="host '{0}' is cordoned",
 )
 
 RETURN_HOST = Operation(
@@ -95,6 +113,8 @@ RETURN_HOST = Operation(
     "Put a host back into service",
     s.Outcomes,
     command="host return host-a",
+    help="Put a host back into service: cancel what is planned to empty it, and uncordon it.",
+    done="host '{0}' is back in service",
 )
 
 WITHOUT_NODE = Operation(
@@ -102,6 +122,11 @@ WITHOUT_NODE = Operation(
     "Declare that no node serves a host",
     s.Outcomes,
     command="host without-node host-a",
+    help=(
+        "Declare that no node serves a host any longer, so that events do not wait for it.\n\nStop "
+        "the node first. If it is only cut off, its machines are disturbed without a warning."
+    ),
+    done="host '{0}' is not expected to have a node",
 )
 
 REVOKE_HOST = Operation(
@@ -109,6 +134,10 @@ REVOKE_HOST = Operation(
     "Revoke the certificates of a host's node",
     s.Outcomes,
     command="host revoke host-a",
+    help=(
+        "Accept no certificate and no token of a host any longer, and disconnect its node at once."
+    ),
+    done="the certificates of host '{0}' are revoked",
 )
 
 ENROLL_HOSTS = Operation(

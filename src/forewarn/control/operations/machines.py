@@ -30,6 +30,7 @@ GET_MACHINE = Operation(
     respects_limits=True,
     command="machine show web_0",
     used_by=("run",),
+    help="Show one machine.",
 )
 
 RESTART_MACHINE = Operation(
@@ -59,6 +60,11 @@ RESTORE_MACHINE = Operation(
     respects_limits=True,
     links=links_to("name", "getMachine"),
     command="machine restore web_2",
+    help=(
+        "Bring back a machine that was evicted or deleted, or record that one is back that is "
+        "listed as not back."
+    ),
+    done="{result.name} has been restored",
 )
 
 RECORD_MOVE = Operation(
@@ -70,6 +76,13 @@ RECORD_MOVE = Operation(
     links=links_to("name", "getMachine"),
     command="machine moved web_0 --to h3",
     example={"host": "h3"},
+    options={"host": "to"},
+    help=(
+        "Record that a machine is on another host, because somebody or something else moved it."
+        "\n\nNothing is done to the machine. What is planned for its old host does not affect it"
+        " any more."
+    ),
+    done="{result.name} is on {result.host}",
 )
 
 EVICT_MACHINE = Operation(

@@ -12,6 +12,7 @@ LIST_MAINTENANCE = Operation(
     paged=True,
     links=links_to("0/name", "setMaintenance", "removeMaintenance"),
     command="maintenance list",
+    help="List the maintenance configurations of the fleet.",
 )
 
 SET_MAINTENANCE = Operation(
@@ -28,4 +29,6 @@ REMOVE_MAINTENANCE = Operation(
     "Remove a maintenance configuration",
     m.Maintenance,
     command="maintenance remove nights",
+    help="Remove a maintenance configuration. Events that only it has held can then start.",
+    done="maintenance configuration '{0}' is removed",
 )

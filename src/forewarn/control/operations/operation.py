@@ -7,6 +7,7 @@ them. `table` has all of them by name. This module needs nothing but msgspec.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -58,6 +59,9 @@ class Operation(msgspec.Struct, Generic[T], frozen=True, eq=False):
     command: str = ""  # a command of the command line that does the same, with its arguments
     used_by: tuple[str, ...] = ()  # other commands that call it
     example: Any = None  # of the body
+    help: str = ""  # of its command, which is then made from this declaration
+    options: Mapping[str, str] = {}  # of fields of the body whose options have other names
+    done: str = ""  # what this command prints: {0} is its first argument, {result} the response
 
     @property
     def method(self) -> str:

@@ -90,6 +90,7 @@ PAUSE_ROLLOUT = Operation(
     links=links_to("id", "getRollout"),
     command="rollout pause 1B2C",
     example={"reason": "errors in web"},
+    help="Pause a rollout: no further step is announced. Events that exist are carried out.",
 )
 
 RESUME_ROLLOUT = Operation(
@@ -98,6 +99,7 @@ RESUME_ROLLOUT = Operation(
     r.RolloutReport,
     links=links_to("id", "getRollout"),
     command="rollout resume 1B2C",
+    help="Resume a paused rollout, and announce again what was cancelled.",
 )
 
 ABORT_ROLLOUT = Operation(
@@ -108,4 +110,8 @@ ABORT_ROLLOUT = Operation(
     links=links_to("id", "getRollout"),
     command="rollout abort 1B2C",
     example={"reason": "wrong version"},
+    help=(
+        "Abort a rollout for good: cancel what has not started. Events that have started are "
+        "carried out."
+    ),
 )

@@ -15,7 +15,11 @@ GET_STATUS = Operation(
 )
 
 GET_CONTROL_NODES = Operation(
-    "GET /v1/control-nodes", "List the control nodes", list[s.ControlNode], command="control list"
+    "GET /v1/control-nodes",
+    "List the control nodes",
+    list[s.ControlNode],
+    command="control list",
+    help="List the control nodes: which of them decides, and how far the others are behind.",
 )
 
 FORGET_CONTROL_NODE = Operation(
@@ -24,6 +28,11 @@ FORGET_CONTROL_NODE = Operation(
     s.ControlNode,
     refuses=(409,),
     command="control forget c3",
+    help=(
+        "Forget a control node that is gone, so that it is no longer listed. One that is running "
+        "is refused."
+    ),
+    done="{result.name}: forgotten; it was seen last at {result.seen:%Y-%m-%d %H:%M:%SZ}",
 )
 
 GET_METRICS = Operation("GET /metrics", "Get metrics for Prometheus", bytes)
@@ -52,6 +61,7 @@ GET_CLOCK = Operation(
     respects_limits=True,
     command="clock show",
     used_by=("run",),
+    help="Show the service's time, and when the next deadline is due.",
 )
 
 ADVANCE_CLOCK = Operation(
@@ -94,6 +104,7 @@ PAUSE_CLOCK = Operation(
     why_no_key=NOT_STORED,
     refuses=(409,),
     command="clock pause",
+    help="Pause a virtual clock.",
 )
 
 ACCEPT_CLOCK = Operation(

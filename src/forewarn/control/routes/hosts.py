@@ -3,9 +3,11 @@ enrollment of a host."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
 
 from litestar import Request, Response
+from litestar.handlers import HTTPRouteHandler
 from litestar.params import JSONBody
 
 from forewarn.control.http import filters
@@ -33,13 +35,30 @@ from forewarn.control.http.paging import (
 from forewarn.control.http.parameters import ByHealth, ByLabel, Name
 from forewarn.control.http.preconditions import host_tag
 from forewarn.control.operations import hosts as operations
+from forewarn.control.operations.operation import Operation
 from forewarn.control.schema import core as s
 from forewarn.control.views import core
 from forewarn.core.events import EventType
 from forewarn.core.fleet import Health
+from forewarn.core.refusal import Refused
 from forewarn.service.platform.enrollment import NewEnrollment
-from forewarn.service.platform.hosts import DEGRADED_NOTICE, MaintenanceMode
+from forewarn.service.platform.hosts import DEGRADED_NOTICE, Hosts, MaintenanceMode
+from forewarn.service.platform.platform import Outcomes
 from forewarn.support.instants import to_datetime
+
+Verb: TypeAlias = Callable[[Hosts, str, str], Awaitable[Outcomes | Refused]]
+
+
+def _bound(
+    operation: Operation[s.Outcomes], verb: Verb, description: str | None = None
+) -> HTTPRouteHandler:
+    """Return the handler of an operation that needs nothing but the name of the host."""
+
+    async def handler(call: Call, name: Name) -> s.Outcomes:
+        return core.outcomes(unwrap(await verb(call.hosts, name, call.by)))
+
+    handler.__doc__ = description
+    return route(operation)(handler)
 
 
 @route(operations.LIST_HOSTS)
@@ -134,9 +153,7 @@ async def fail_host(call: Call, name: Name, data: JSONBody[s.FailRequest]) -> s.
     return core.outcomes(unwrap(await call.hosts.fail(name, call.by, note=data.note, type=type)))
 
 
-@route(operations.REPAIR_HOST)
-async def repair_host(call: Call, name: Name) -> s.Outcomes:
-    return core.outcomes(unwrap(await call.hosts.repair(name, call.by)))
+repair_host = _bound(operations.REPAIR_HOST, Hosts.repair)
 
 
 @route(operations.CORDON_HOST)
@@ -145,9 +162,7 @@ async def cordon_host(call: Call, name: Name, data: JSONBody[s.CordonRequest]) -
     return core.outcomes(unwrap(await call.hosts.cordon(name, call.by, note=data.note)))
 
 
-@route(operations.UNCORDON_HOST)
-async def uncordon_host(call: Call, name: Name) -> s.Outcomes:
-    return core.outcomes(unwrap(await call.hosts.uncordon(name, call.by)))
+uncordon_host = _bound(operations.UNCORDON_HOST, Hosts.uncordon)
 
 
 @route(operations.DRAIN_HOST)
@@ -163,27 +178,27 @@ async def drain_host(call: Call, name: Name, data: JSONBody[s.DrainRequest]) -> 
     )
 
 
-@route(operations.RETURN_HOST)
-async def return_host(call: Call, name: Name) -> s.Outcomes:
-    """Withdraws what is still planned to move its machines away, and uncordons it. Machines that
-    have left it stay where they are."""
-    return core.outcomes(unwrap(await call.hosts.put_back(name, call.by)))
-
-
-@route(operations.WITHOUT_NODE)
-async def without_node(call: Call, name: Name) -> s.Outcomes:
-    """Events that waited only because the node of the host is unreachable start as soon as nothing
-    else holds them. If a node still serves its machines, they are disturbed without having been
-    told. Refused while the node has joined. When a node joins again, the host is expected to have
-    one again."""
-    return core.outcomes(unwrap(await call.hosts.without_node(name, call.by)))
-
-
-@route(operations.REVOKE_HOST)
-async def revoke_host(call: Call, name: Name) -> s.Outcomes:
-    """Its node is disconnected at once, and no certificate and no token of the host is accepted
-    until it is enrolled again. While it has no node, nothing starts for its machines."""
-    return core.outcomes(unwrap(await call.hosts.revoke(name, call.by)))
+return_host = _bound(
+    operations.RETURN_HOST,
+    Hosts.put_back,
+    "Withdraws what is still planned to move its machines away, and uncordons it. Machines "
+    "that have left it stay where they are.",
+)
+without_node = _bound(
+    operations.WITHOUT_NODE,
+    Hosts.without_node,
+    "Events that waited only because the node of the host is unreachable start as soon as "
+    "nothing else holds them. If a node still serves its machines, they are disturbed without"
+    " having been told. Refused while the node has joined. When a node joins again, the host "
+    "is expected to have one again.",
+)
+revoke_host = _bound(
+    operations.REVOKE_HOST,
+    Hosts.revoke,
+    "Its node is disconnected at once, and no certificate and no token of the host is "
+    "accepted until it is enrolled again. While it has no node, nothing starts for its "
+    "machines.",
+)
 
 
 @route(operations.ENROLL_HOSTS)

@@ -397,7 +397,7 @@ class PostponeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     extra_schema: ClassVar = w.exactly_one_of("by", "until")
 
     by: Annotated[w.Notice | None, doc("Seconds to postpone it by.")] = None
-    until: Annotated[w.Moment | None, doc("Its new `not_before`, instead of `by`.")] = None
+    until: Annotated[w.Moment | None, doc("New start time, instead of `by`.")] = None
 
 
 class ScheduleRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -554,7 +554,9 @@ class MaintainRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class DegradeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Report that a host is expected to fail."""
 
-    notice: Annotated[w.Notice | None, doc("Seconds until its machines are redeployed.")] = None
+    notice: Annotated[
+        w.Notice | None, doc("Seconds until it is expected to fail; default: 7d.")
+    ] = None
     ignore_windows: w.IgnoreWindows = False
     note: Annotated[str, doc("Note by the operator.")] = ""
 
@@ -562,7 +564,7 @@ class DegradeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class CordonRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Why a host is cordoned."""
 
-    note: Annotated[str, doc("Reason; recorded in the history.")] = ""
+    note: Annotated[str, doc("Reason, for the history.")] = ""
 
 
 class DrainRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -668,7 +670,7 @@ class ReadyRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class MovedRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The host that a machine is on."""
 
-    host: Annotated[str, doc("Name of the host.")]
+    host: Annotated[str, doc("Host that the machine is on now.")]
 
 
 class AdvanceRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
