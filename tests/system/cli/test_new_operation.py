@@ -10,7 +10,7 @@ from pathlib import Path
 
 from helpers.paths import ROOT
 
-ENTRY = '''
+ENTRY = """
 TOUCH_HOST = Operation(
     "POST /v1/hosts/{name}/touch",
     "Touch a host",
@@ -20,7 +20,7 @@ TOUCH_HOST = Operation(
     help="Touch a host, and say why.",
     done="host '{0}' was touched",
 )
-'''
+"""
 HANDLER = '''
 
 @route(operations.TOUCH_HOST)
@@ -46,7 +46,8 @@ with Service(SAMPLE, sockets=True) as service:
     assert "touch" in typed("host", "--help")
     assert "--note" in typed("host", "touch", "--help")
     url = ("--url", service.control_url)
-    assert typed("host", "touch", "host-a", "--note", "fans", *url) == "host 'host-a' was touched\\n"
+    printed = typed("host", "touch", "host-a", "--note", "fans", *url)
+    assert printed == "host 'host-a' was touched\\n"
     assert client.host("host-a").cordon_note == "fans"
     client.call(TOUCH_HOST, "host-b", {"note": "disk"})
     assert client.host("host-b").cordon_note == "disk"
