@@ -18,7 +18,7 @@ from forewarn.core.registry import HostPut
 from forewarn.core.time import HOUR, MINUTE, SECOND
 from forewarn.drivers.port import Driver, Failed, Performed, Task
 from forewarn.service.fleet.read import parse
-from forewarn.service.platform.hosts import MaintenanceMode
+from forewarn.service.platform.hosts import LIVE_MIGRATION
 from forewarn.store.port import Commit
 from simulation.world import Kill, Killed, LossyDriver, Simulation
 
@@ -164,7 +164,7 @@ class Moves(Simulation):
         host = chance.choice(list(ROOM))
         match chance.choices(range(5), weights=[3, 2, 3, 3, 8])[0]:
             case 0:
-                mode = MaintenanceMode.LIVE_MIGRATION
+                mode = LIVE_MIGRATION
                 await self._operate(node.hosts.maintain(host, mode, "operator", evacuate=True))
             case 1:
                 await self._operate(node.hosts.fail(host, "operator"))

@@ -11,7 +11,7 @@ from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
 from forewarn.core.windows.model import Blackout, MaintenanceConfiguration
 from forewarn.core.windows.syntax import parse_window
 from forewarn.service.platform.configurations import Configurations
-from forewarn.service.platform.hosts import MaintenanceMode
+from forewarn.service.platform.hosts import MAINTENANCE_MODES
 from forewarn.wire.requests import write_approval
 from forewarn.wire.versions import NEWEST, VERSIONS
 from simulation.world import FLEET, GROUP_OF, MACHINES, Kill, Killed, Simulation
@@ -211,9 +211,7 @@ class Script:
         await self.operate(
             sim.node.hosts.maintain(
                 host,
-                chance.choice(
-                    [MaintenanceMode.FREEZE, MaintenanceMode.REBOOT, MaintenanceMode.LIVE_MIGRATION]
-                ),
+                chance.choice(list(MAINTENANCE_MODES.values())),
                 "operator",
                 evacuate=chance.random() < 0.2,
             )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from forewarn.client.identity import Identity
+from forewarn.wire.versions import FREEZE
 
 EventType: TypeAlias = Literal["Freeze", "Reboot", "Redeploy", "Preempt", "Terminate"]
 """The types of event that are known today. `Event.type` may also be a later one."""
@@ -31,7 +32,6 @@ else:  # msgspec accepts no union of Literal and str
     AnyEventType = AnyEventStatus = AnyEventSource = str
 
 SCHEDULED = "Scheduled"  # an event with any other status has started
-FREEZE = "Freeze"
 LAST = 253_402_300_799.0  # 9999-12-31T23:59:59Z
 
 

@@ -48,6 +48,7 @@ class TypeTraits(msgspec.Struct, frozen=True, kw_only=True):
     sudden: bool = True  # does a cloud start it without notice if a machine fails?
     spot_only: bool = False  # does a cloud do this to spot machines only?
     scale_set_only: bool = False  # does a cloud announce it to regular scale set members only?
+    arm_impact: str = ""  # Azure Resource Manager's name for its impact; empty: that of the type
 
     @property
     def by_user(self) -> bool:
@@ -85,6 +86,7 @@ TYPE_TRAITS: Mapping[EventType, TypeTraits] = {
         " as requested by authorized user.",
         restarts=True,
         host_maintenance=True,
+        arm_impact="Restart",
     ),
     EventType.REDEPLOY: TypeTraits(
         notice=10 * MINUTE,
@@ -103,6 +105,9 @@ TYPE_TRAITS: Mapping[EventType, TypeTraits] = {
 
 # Read dozens of times for every decision: a text is hashed faster than an enum.
 _TRAITS: Mapping[str, TypeTraits] = {type.value: traits for type, traits in TYPE_TRAITS.items()}
+
+
+FAILURE_TYPE = EventType.REDEPLOY  # as which a failure is shown, unless another one is given
 
 
 def types_that(trait: Callable[[TypeTraits], bool]) -> tuple[EventType, ...]:

@@ -18,13 +18,13 @@ from forewarn.verdict.rules import (
     GIVEN_UP_AFTER,
     MAX_INTERVAL,
     MIN_CHANCE,
-    PREPARED_TYPES,
     RULES,
 )
 from forewarn.verdict.values import Complaint
-from forewarn.wire.versions import DELETING
+from forewarn.wire.versions import DELETING, PREEMPT, RESTARTING
 
-PREEMPT = 30.0  # seconds: the minimum notice of all types
+PREPARED_TYPES = (*RESTARTING, *DELETING)  # after which nothing in memory is left
+PREEMPT_NOTICE = 30.0  # seconds: the minimum notice of all types
 LOOK_AGAIN = (
     "; if the program is meant to end with its machine, start it again when the event is over"
 )
@@ -139,9 +139,9 @@ def _rate(client: Client, events: list[EventCourse], spot: bool) -> Iterator[Com
     if gap is None or client.asked is None:
         return
     notices = [(event.notice, event.type) for event in events if event.notice is not None]
-    shortest, type = min(notices, default=(PREEMPT, "Preempt"))
-    if spot and shortest > PREEMPT:
-        shortest, type = PREEMPT, "Preempt"
+    shortest, type = min(notices, default=(PREEMPT_NOTICE, PREEMPT))
+    if spot and shortest > PREEMPT_NOTICE:
+        shortest, type = PREEMPT_NOTICE, PREEMPT
     if (notices or spot) and gap > max(MIN_CHANCE, shortest / 2):
         message = (
             f"polls every {gap:.0f} s, but a {type} of its machine gives {shortest:.0f} s of"
@@ -150,8 +150,8 @@ def _rate(client: Client, events: list[EventCourse], spot: bool) -> Iterator[Com
         yield _complaint("polls-too-seldom", message, client, client.asked.t)
     elif gap > MAX_INTERVAL:
         message = (
-            f"polls every {gap:.0f} s; a Preempt gives {PREEMPT:.0f} s of notice, so poll more"
-            " often"
+            f"polls every {gap:.0f} s; a Preempt gives {PREEMPT_NOTICE:.0f} s of notice, so poll"
+            " more often"
         )
         yield _complaint("polls-seldom", message, client, client.asked.t)
 

@@ -11,7 +11,6 @@ from forewarn.verdict.values import Course
 
 SCHEDULED, STARTED = "Scheduled", "Started"
 WITHDRAWN, FINISHED = "withdrawn", "finished"
-FREEZE = "Freeze"
 MAX_STATUSES = 4  # of one event that are remembered of one machine
 
 

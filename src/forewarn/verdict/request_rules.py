@@ -11,7 +11,6 @@ from forewarn.traces.lines import printable
 from forewarn.verdict.clients import Client
 from forewarn.verdict.complaints import Complaints
 from forewarn.verdict.event_courses import (
-    FREEZE,
     STARTED,
     WITHDRAWN,
     EventCourse,
@@ -22,7 +21,7 @@ from forewarn.verdict.observed import Observed
 from forewarn.verdict.rules import MAX_APPROVALS, MAX_THROTTLED, SHORT_FREEZE, THROTTLED_SECONDS
 from forewarn.wire import errors, requests
 from forewarn.wire.errors import Problem
-from forewarn.wire.versions import BY_NAME, NEWEST
+from forewarn.wire.versions import BY_NAME, FREEZE, NEWEST
 
 EVENTS_PATH = "/metadata/scheduledevents"
 TOO_MANY_REQUESTS = 429

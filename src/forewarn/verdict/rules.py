@@ -32,12 +32,6 @@ RESTART_SECONDS = (
     300.0  # seconds in which a machine need not poll after an event was carried out on it
 )
 MIN_RESTART_SECONDS = 10.0  # the same at any speed, since no program starts faster
-PREPARED_TYPES = (  # after which nothing in memory is left
-    "Preempt",
-    "Reboot",
-    "Redeploy",
-    "Terminate",
-)
 
 
 RuleName: TypeAlias = Literal[

@@ -20,11 +20,14 @@ class EventTypeInfo(msgspec.Struct, frozen=True, kw_only=True):
     deletes: bool = False  # the machine no longer exists afterwards
 
 
+FREEZE = "Freeze"
+PREEMPT = "Preempt"
+
 EVENT_TYPES: tuple[EventTypeInfo, ...] = (
-    EventTypeInfo(name="Freeze", since="2017-03-01"),
+    EventTypeInfo(name=FREEZE, since="2017-03-01"),
     EventTypeInfo(name="Reboot", since="2017-03-01", restarts=True),
     EventTypeInfo(name="Redeploy", since="2017-03-01", restarts=True),
-    EventTypeInfo(name="Preempt", since="2017-11-01", deletes=True),
+    EventTypeInfo(name=PREEMPT, since="2017-11-01", deletes=True),
     EventTypeInfo(name="Terminate", since="2019-01-01", deletes=True),
 )
 TYPE_NAMES: tuple[str, ...] = tuple(type.name for type in EVENT_TYPES)

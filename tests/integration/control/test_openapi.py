@@ -26,7 +26,7 @@ from forewarn.core.time import SECOND
 from forewarn.core.windows.syntax import MAX_WINDOWS
 from forewarn.service.faults import validate
 from forewarn.service.faults.kinds import FaultKind as FaultKind
-from forewarn.service.platform.hosts import MaintenanceMode
+from forewarn.service.platform.hosts import MAINTENANCE_MODES
 from forewarn.service.rollouts import gates, request
 from forewarn.testing import SAMPLE, Service
 from helpers.control_api import OPERATIONS, ask
@@ -90,7 +90,7 @@ def test_names_and_bounds_in_the_document_are_those_of_the_code(document: Any) -
         ("Event", "source", Source),
         ("Group", "kind", GroupKind),
         ("Host", "health", Health),
-        ("MaintainRequest", "mode", MaintenanceMode),
+        ("MaintainRequest", "mode", MAINTENANCE_MODES.values()),
         ("Step", "state", StepState),
         ("Hold", "kind", HoldKind),
         ("Wait", "kind", WaitKind),

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.control.routes import feed
+from forewarn.core import EventType
 from forewarn.core.access import Role
 from forewarn.service.access.sessions import MAX_SESSIONS
 from forewarn.testing import Service
@@ -66,13 +67,19 @@ def test_a_session_has_the_permissions_of_its_token(service: Service, admin: Api
     assert "HttpOnly" in browser.set_cookie
     assert "SameSite=Strict" in browser.set_cookie
     said = browser.call("GET", "/v1/session").json()
-    assert said | {"expires_at": "", "operations": []} == {
+    types = {type["name"]: type for type in said["event_types"]}
+    assert [*types] == [type.value for type in EventType]
+    for trait in ("by_user", "host_maintenance", "relocates", "deletes"):
+        having = [name for name, type in types.items() if type[trait]]
+        assert having == [t.value for t in EventType if getattr(t.traits, trait)]
+    assert said | {"expires_at": "", "operations": [], "event_types": []} == {
         "name": "alice",
         "role": "admin",
         "limited": False,
         "needs_token": True,
         "expires_at": "",
         "operations": [],
+        "event_types": [],
         "decides": True,
         "leader": None,
     }

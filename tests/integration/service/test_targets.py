@@ -11,7 +11,7 @@ from forewarn.core.rollouts.selection import Selection
 from forewarn.drivers.port import Failed, Performed, Task
 from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.service.indexes.placement import targets_of
-from forewarn.service.platform.hosts import MaintenanceMode
+from forewarn.service.platform.hosts import LIVE_MIGRATION
 from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.testing import RefusedError, Service
 
@@ -227,7 +227,7 @@ def test_a_host_is_not_drained_if_a_machine_fits_nowhere_and_that_is_said_of_eac
 def test_a_drain_says_where_machines_can_go() -> None:
     with Service(HERD) as service:
         hosts = service._session.node.hosts
-        drained = hosts.maintain("h1", MaintenanceMode.LIVE_MIGRATION, "ann", evacuate=True)
+        drained = hosts.maintain("h1", LIVE_MIGRATION, "ann", evacuate=True)
         outcomes = service._session.run(drained)
         assert not isinstance(outcomes, Refused)
         going = "as things are, 32 machines can move: 7 to h2, 7 to h3, 6 to h4, 6 to h5, 6 to h6"

@@ -7,7 +7,7 @@ from typing import get_args
 import msgspec
 
 from forewarn.client import EventSource, EventStatus, EventType
-from forewarn.client.events import FREEZE, SCHEDULED, Event, is_short_freeze
+from forewarn.client.events import SCHEDULED, Event, is_short_freeze
 from forewarn.core import events
 from forewarn.wire.versions import NEWEST
 
@@ -16,7 +16,6 @@ def test_the_literals_are_the_words_of_the_wire() -> None:
     assert set(get_args(EventType)) == set(NEWEST.types) == {one.value for one in events.EventType}
     assert set(get_args(EventSource)) == {one.value for one in events.Source}
     assert SCHEDULED in get_args(EventStatus)
-    assert FREEZE in get_args(EventType)
 
 
 def test_values_that_came_later_are_accepted() -> None:

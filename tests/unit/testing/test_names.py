@@ -26,7 +26,7 @@ TABLES: list[tuple[Any, Any]] = [
     (names.EventSource, core.Source),
     (names.EventStatus, [status for status in core.Status if not status.over]),
     (names.GroupKind, core.GroupKind),
-    (names.MaintenanceMode, hosts.MaintenanceMode),
+    (names.MaintenanceMode, hosts.MAINTENANCE_MODES),
     (names.FaultKind, KINDS),
     (names.FaultMethod, METHODS),
 ]

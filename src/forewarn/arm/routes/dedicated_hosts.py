@@ -17,7 +17,6 @@ from forewarn.arm.routes.virtual_machines import expands, user_maintenance
 from forewarn.arm.routing import RESOURCE_GROUP, SUBSCRIPTION, route
 from forewarn.core import EventType
 from forewarn.core.access import Role
-from forewarn.service.platform.hosts import MaintenanceMode
 
 GROUPS = f"/providers/{HOST_GROUPS}"
 HOSTS = RESOURCE_GROUP + GROUPS + "/{host_group}/hosts"
@@ -69,9 +68,7 @@ async def restart_host(request: Request) -> Answer:
     host = _inventory(request).host(request.names["host"])
     answer = await request.operations.start(
         request,
-        lambda call, cause: call.hosts.maintain(
-            host.name, MaintenanceMode.REBOOT, call.by, cause=cause
-        ),
+        lambda call, cause: call.hosts.maintain(host.name, EventType.REBOOT, call.by, cause=cause),
     )
     # Clients poll an operation nevertheless, and Azure's SDKs accept nothing else for this one.
     return msgspec.structs.replace(answer, status=200)

@@ -21,7 +21,7 @@ from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import MAINTENANCE, RESOURCE_GROUP, SUBSCRIPTION, route
 from forewarn.arm.targets import CHILD, RESOURCE, Target, is_maintenance, target_of
 from forewarn.arm.times import moment
-from forewarn.core import Event, EventType, Group, Machine, Status
+from forewarn.core import Event, Group, Machine, Status
 from forewarn.core.access import Role
 from forewarn.core.events import ApprovalKind
 from forewarn.service.access.secret import hidden
@@ -30,11 +30,6 @@ UPDATES = MAINTENANCE + "/updates"
 APPLY_UPDATES = MAINTENANCE + "/applyUpdates"
 DEFAULT = "default"  # names the latest apply update
 LATEST = 100  # events of a group that are over, among which the latest is searched
-IMPACTS = {
-    EventType.FREEZE: "Freeze",
-    EventType.REBOOT: "Restart",
-    EventType.REDEPLOY: "Redeploy",
-}
 
 
 @route("GET", RESOURCE + UPDATES, options=PAGED)
@@ -164,7 +159,7 @@ def _under_way(group: Group) -> Iterator[tuple[Group, Machine, Event]]:
 def _update(target: Target, event: Event) -> dict[str, Any]:
     update: dict[str, Any] = {
         "maintenanceScope": "Host",
-        "impactType": IMPACTS[event.type],
+        "impactType": event.traits.arm_impact or event.type.value,
         "status": _status([event]),
         "notBefore": moment(event.not_before),
         "properties": {"resourceId": target.id},

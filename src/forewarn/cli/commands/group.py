@@ -30,7 +30,7 @@ from forewarn.control.schema import core as s
 from forewarn.core.fleet import GroupKind
 from forewarn.core.time import SECOND
 from forewarn.support.text import counted, in_words, listing, parse_duration
-from forewarn.wire.versions import TYPE_NAMES
+from forewarn.wire.versions import DELETING, TYPE_NAMES
 
 app = typer.Typer(no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Name of the group.", autocompletion=completion.groups)]
@@ -153,7 +153,7 @@ def _deletable(client: ControlClient, name: str) -> list[str]:
         machine
         for group in {member.group for member in members}
         for event in client.events(group=group)
-        if event.type in ("Preempt", "Terminate")
+        if event.type in DELETING
         for machine in event.machines
     }
     names = [member.name for member in members if member.name not in leaving]

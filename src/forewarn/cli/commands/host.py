@@ -36,6 +36,7 @@ from forewarn.cli.values import parse_time
 from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import hosts as operations
 from forewarn.control.schema import core as s
+from forewarn.core.events import FAILURE_TYPE, EventType
 from forewarn.core.fleet import Health
 from forewarn.core.time import SECOND
 from forewarn.support.text import counted, either_of, listing, parse_duration
@@ -144,7 +145,7 @@ def maintain(
             help=f"Event type ({either_of(HOST_TYPES)}), or live-migration.",
             autocompletion=completion.one_of(*HOST_TYPES, "live-migration"),
         ),
-    ] = "Freeze",
+    ] = EventType.FREEZE.value,
     evacuate: Annotated[
         bool,
         typer.Option("--evacuate", help="Move the machines to other hosts one by one instead."),
@@ -201,7 +202,7 @@ def _ignoring_windows(client: ControlClient, what: str, name: str) -> str:
 @app.command()
 def fail(
     name: Name,
-    type: FailureType = "Redeploy",
+    type: FailureType = FAILURE_TYPE.value,
     note: Note = "",
     yes: Yes = False,
     json: Json = False,

@@ -26,6 +26,7 @@ from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import machines as operations
 from forewarn.control.operations.operation import Operation
 from forewarn.control.schema import core as s
+from forewarn.core.events import FAILURE_TYPE
 from forewarn.core.fleet import Health
 from forewarn.core.time import SECOND
 from forewarn.support.text import counted, in_words
@@ -184,7 +185,7 @@ def delete(names: Names, yes: Yes = False, json: Json = False, url: Url = None) 
 @app.command()
 def fail(
     name: Name,
-    type: FailureType = "Redeploy",
+    type: FailureType = FAILURE_TYPE.value,
     yes: Yes = False,
     json: Json = False,
     url: Url = None,

@@ -40,7 +40,7 @@ from forewarn.service.indexes.coverage import COVERAGES, Coverage
 from forewarn.service.indexes.overview import OverviewBy
 from forewarn.service.platform.explain import AdviceKind
 from forewarn.service.platform.halts import MAX_HALT_GROUPS, MAX_HALT_NOTE
-from forewarn.service.platform.hosts import MaintenanceMode, NodeState
+from forewarn.service.platform.hosts import MAINTENANCE_MODES, NodeState
 from forewarn.service.platform.platform import MAX_CANCELLED
 from forewarn.service.rollouts import rollouts
 from forewarn.service.rollouts.gates import MAX_GATE_TIMEOUT
@@ -70,7 +70,7 @@ VALUES: Mapping[str, Any] = {
     "NodeState": values(NodeState),
     "Coverage": values(Coverage),
     "CoverageFilter": list(COVERAGES),
-    "MaintenanceMode": values(MaintenanceMode),
+    "MaintenanceMode": list(MAINTENANCE_MODES),
     "RolloutState": list(rollouts.STATES),
     "StepState": values(StepState),
     "StepAction": values(Action),

@@ -18,6 +18,7 @@ from forewarn.control.http.errors import (
     encode_in_thread,
     instant,
     parse_enum,
+    parse_name,
     parse_selector,
     unwrap,
 )
@@ -38,11 +39,16 @@ from forewarn.control.operations import hosts as operations
 from forewarn.control.operations.operation import Operation
 from forewarn.control.schema import core as s
 from forewarn.control.views import core
-from forewarn.core.events import EventType
+from forewarn.core.events import FAILURE_TYPE, EventType
 from forewarn.core.fleet import Health
 from forewarn.core.refusal import Refused
 from forewarn.service.platform.enrollment import NewEnrollment
-from forewarn.service.platform.hosts import DEGRADED_NOTICE, Hosts, MaintenanceMode
+from forewarn.service.platform.hosts import (
+    DEGRADED_NOTICE,
+    LIVE_MIGRATION,
+    MAINTENANCE_MODES,
+    Hosts,
+)
 from forewarn.service.platform.platform import Outcomes
 from forewarn.support.instants import to_datetime
 
@@ -115,7 +121,7 @@ async def maintain_host(call: Call, name: Name, data: JSONBody[s.MaintainRequest
         unwrap(
             await call.hosts.maintain(
                 name,
-                parse_enum(MaintenanceMode, "maintenance mode", data.mode),
+                MAINTENANCE_MODES[parse_name(MAINTENANCE_MODES, "maintenance mode", data.mode)],
                 call.by,
                 evacuate=data.evacuate,
                 notice=None if data.notice is None else duration_of("notice", data.notice),
@@ -149,7 +155,7 @@ async def degrade_host(call: Call, name: Name, data: JSONBody[s.DegradeRequest])
 @route(operations.FAIL_HOST)
 async def fail_host(call: Call, name: Name, data: JSONBody[s.FailRequest]) -> s.Outcomes:
     """All machines on the host are moved to other hosts without notice."""
-    type = parse_enum(EventType, "event type", data.type)
+    type = FAILURE_TYPE if data.type is None else parse_enum(EventType, "event type", data.type)
     return core.outcomes(unwrap(await call.hosts.fail(name, call.by, note=data.note, type=type)))
 
 
@@ -171,9 +177,7 @@ async def drain_host(call: Call, name: Name, data: JSONBody[s.DrainRequest]) -> 
     notice = None if data.notice is None else duration_of("notice", data.notice)
     return core.outcomes(
         unwrap(
-            await call.hosts.maintain(
-                name, MaintenanceMode.LIVE_MIGRATION, call.by, evacuate=True, notice=notice
-            )
+            await call.hosts.maintain(name, LIVE_MIGRATION, call.by, evacuate=True, notice=notice)
         )
     )
 

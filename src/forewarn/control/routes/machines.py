@@ -38,6 +38,7 @@ from forewarn.control.routes.groups import known_group
 from forewarn.control.schema import core as s
 from forewarn.control.views import core
 from forewarn.core import EventType, Group, Machine
+from forewarn.core.events import FAILURE_TYPE
 from forewarn.core.fleet import Health
 from forewarn.service.indexes.coverage import COVERAGES, has
 
@@ -196,5 +197,5 @@ async def delete_machine(call: Call, name: Name) -> s.Outcome:
 
 @route(operations.FAIL_MACHINE)
 async def fail_machine(call: Call, name: Name, data: JSONBody[s.FailMachineRequest]) -> s.Outcome:
-    type = parse_enum(EventType, "event type", data.type)
+    type = FAILURE_TYPE if data.type is None else parse_enum(EventType, "event type", data.type)
     return outcome(await call.removals.fail(name, type, call.by))

@@ -16,11 +16,23 @@ from forewarn.control.operations.table import OPERATIONS
 from forewarn.control.routes.status import this_node
 from forewarn.control.schema import session as s
 from forewarn.core.access import Session
+from forewarn.core.events import TYPE_TRAITS
 from forewarn.core.refusal import conflict
 from forewarn.core.time import SECOND
 from forewarn.service.access.sessions import SESSION_LIFE
 from forewarn.support import guard
 from forewarn.support.instants import to_datetime
+
+EVENT_TYPES = [
+    s.EventTypeInfo(
+        name=type.value,
+        by_user=traits.by_user,
+        host_maintenance=traits.host_maintenance,
+        relocates=traits.relocates,
+        deletes=traits.deletes,
+    )
+    for type, traits in TYPE_TRAITS.items()
+]
 
 
 @route(operations.GET_SESSION)
@@ -77,6 +89,7 @@ def _session(caller: Caller, session: Session | None) -> s.Session:
             for id, operation in OPERATIONS.items()
             if operation.changes and context().decides and not why_denied(caller, operation)
         ],
+        event_types=EVENT_TYPES,
         decides=context().decides,
         leader=None if context().decides else this_node().leader,
     )

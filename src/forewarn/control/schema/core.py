@@ -579,9 +579,10 @@ class DrainRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class FailRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Report that a host has failed."""
 
-    type: Annotated[w.TypeName, doc("Type of the events that the failure is shown as.")] = (
-        "Redeploy"
-    )
+    type: Annotated[
+        w.TypeName | None,
+        doc("Type of the events that the failure is shown as; by default, Redeploy."),
+    ] = None
     note: Annotated[str, doc("Note by the operator.")] = ""
 
 
@@ -594,7 +595,10 @@ class MachinesRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class FailMachineRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A failure of a machine."""
 
-    type: Annotated[w.TypeName, doc("Type of the event that the failure is shown as.")] = "Redeploy"
+    type: Annotated[
+        w.TypeName | None,
+        doc("Type of the event that the failure is shown as; by default, Redeploy."),
+    ] = None
 
 
 class ScaleInRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

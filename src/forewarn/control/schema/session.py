@@ -11,6 +11,16 @@ from forewarn.control.schema.tokens import ROLES
 from forewarn.control.schema.types import Moment, doc
 
 
+class EventTypeInfo(msgspec.Struct, kw_only=True):
+    """A type of event, and what one may choose it for."""
+
+    name: Annotated[str, doc("Name of the type.")]
+    by_user: Annotated[bool, doc("Whether users can request it.")]
+    host_maintenance: Annotated[bool, doc("Whether it can be the maintenance of a whole host.")]
+    relocates: Annotated[bool, doc("Whether its machines are on another host afterwards.")]
+    deletes: Annotated[bool, doc("Whether its machines no longer exist afterwards.")]
+
+
 class Session(msgspec.Struct, kw_only=True):
     """Who the caller is."""
 
@@ -29,6 +39,7 @@ class Session(msgspec.Struct, kw_only=True):
             " it is used for. Empty on a control node that follows, which refuses changes."
         ),
     ] = []
+    event_types: Annotated[list[EventTypeInfo], doc("All types of events.")] = []
     decides: Annotated[
         bool, doc("Whether this control node decides; one that follows refuses changes.")
     ] = True

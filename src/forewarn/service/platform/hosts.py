@@ -9,17 +9,19 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import msgspec
 
 from forewarn.core import Event, EventType, Machine, Refused, Status, Time
 from forewarn.core import commands as c
 from forewarn.core.deciding.holds import Hold
-from forewarn.core.events import UNKNOWN_DURATION, Joint
+from forewarn.core.events import FAILURE_TYPE, UNKNOWN_DURATION, Joint, types_that
 from forewarn.core.fleet import REVOKED, Health, Host, domain_name
 from forewarn.core.labels import Selector, matches
 from forewarn.core.refusal import Hint, conflict, unknown_name
 from forewarn.core.registry import HostPut, Put
+from forewarn.core.rollouts import model
 from forewarn.core.time import DAY, Duration
 from forewarn.core.windows.model import Span
 from forewarn.service.engine.writer import Check, RequestContext
@@ -60,13 +62,21 @@ DESCRIPTIONS = {
 }
 
 
-class MaintenanceMode(enum.Enum):
-    """What maintenance of a host means for the machines on it: an event of a type that they share,
-    or a live migration of each."""
+class LiveMigration(enum.Enum):
+    """That maintenance of a host moves each machine on it to another host."""
 
-    FREEZE = "Freeze"
-    REBOOT = "Reboot"
-    LIVE_MIGRATION = "live-migration"
+    LIVE_MIGRATION = model.LIVE_MIGRATION
+
+
+LIVE_MIGRATION = LiveMigration.LIVE_MIGRATION
+
+# What maintenance of a host means for the machines on it: an event of a type that they share, or a
+# live migration of each.
+MaintenanceMode: TypeAlias = EventType | LiveMigration
+MAINTENANCE_MODES: Mapping[str, MaintenanceMode] = {
+    **{type.value: type for type in types_that(lambda traits: traits.host_maintenance)},
+    LIVE_MIGRATION.value: LIVE_MIGRATION,
+}
 
 
 class NodeState(enum.Enum):
@@ -251,7 +261,7 @@ class Hosts:
             if not evacuate:
                 return Outcomes((), notes)
             return await self._platform.announce_all([], notes, puts, known_check(name))
-        one_by_one = evacuate or mode is MaintenanceMode.LIVE_MIGRATION
+        one_by_one = evacuate or isinstance(mode, LiveMigration)
         template = c.Raise(
             id="",
             type=EventType.FREEZE if one_by_one else EventType(mode.value),
@@ -457,7 +467,7 @@ class Hosts:
         )
 
     async def fail(
-        self, name: str, by: str, *, note: str = "", type: EventType = EventType.REDEPLOY
+        self, name: str, by: str, *, note: str = "", type: EventType = FAILURE_TYPE
     ) -> Outcomes | Refused:
         """Record that a host has failed without notice, and with it every machine on it. Guests
         are shown an event of this type; whichever it is, the machines move to other hosts."""

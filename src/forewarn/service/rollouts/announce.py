@@ -23,7 +23,7 @@ from forewarn.core.time import Duration, Now, Time
 from forewarn.core.windows.model import Span
 from forewarn.service.engine.writer import CommitPlan
 from forewarn.service.platform.host_state import known_check, with_cordon
-from forewarn.service.platform.hosts import Hosts, MaintenanceMode
+from forewarn.service.platform.hosts import LIVE_MIGRATION, MAINTENANCE_MODES, Hosts
 from forewarn.service.platform.platform import Outcomes, Platform
 from forewarn.service.rollouts.host_work import HostWork
 from forewarn.service.rollouts.step_machines import StepMachines
@@ -235,7 +235,7 @@ class _Attempt:
         rollout = self._rollout
         return await self._hosts.maintain(
             self._step.host,
-            MaintenanceMode.LIVE_MIGRATION,
+            LIVE_MIGRATION,
             rollout.name,
             evacuate=rollout.works,
             only=machines,
@@ -254,7 +254,7 @@ class _Attempt:
         rollout = self._rollout
         return await self._hosts.maintain(
             self._step.host,
-            MaintenanceMode(rollout.kind),
+            MAINTENANCE_MODES[rollout.kind],
             rollout.name,
             short_notice=rollout.short_notice,
             description=rollout.description or None,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from forewarn.core.fleet import Host as Record
-from forewarn.service.platform.hosts import DEGRADED_NOTICE
-from forewarn.service.platform.hosts import MaintenanceMode as CoreMaintenanceMode
+from forewarn.service.platform.hosts import DEGRADED_NOTICE, MAINTENANCE_MODES
 from forewarn.testing.durations import Duration, in_microseconds, whole_seconds
 from forewarn.testing.errors import RefusedError, allowed
 from forewarn.testing.kit.events import Event, event_type, events_from
@@ -73,9 +72,9 @@ class Host:
             RefusedError: A group has machines of several update domains on the host, or the notice
                 is too short.
         """
-        modes = {mode.value.lower(): mode for mode in CoreMaintenanceMode}
+        modes = {name.lower(): mode for name, mode in MAINTENANCE_MODES.items()}
         if type.lower() not in modes:
-            names = ", ".join(mode.value for mode in CoreMaintenanceMode)
+            names = ", ".join(MAINTENANCE_MODES)
             raise RefusedError(f"a host's maintenance is one of {names}, not '{type}'")
         return events_from(
             self._session,

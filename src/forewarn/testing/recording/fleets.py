@@ -12,12 +12,14 @@ from typing import Any
 
 import msgspec
 
+from forewarn.core.events import types_that
 from forewarn.testing.recording.event_lives import EventLives
 
 _MEMBER = re.compile(r"(.*)_(?:0|[1-9][0-9]{0,8})")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?")
 MAX_NAME = 80  # characters, as in a fleet file
 _KINDS = ("standalone", "availability-set", "availability-zone", "cloud-service")
+_OF_SPOT = [type.value for type in types_that(lambda traits: traits.spot_only)]
 OTHERS = "recorded"  # the group of machines that no line names
 
 
@@ -79,7 +81,7 @@ def _groups(
     by_group: Mapping[str, Sequence[str]], recording: EventLives
 ) -> Iterator[RecordedGroup]:
     preempted = {
-        machine for life in recording.lives if life.type == "Preempt" for machine in life.machines
+        machine for life in recording.lives if life.type in _OF_SPOT for machine in life.machines
     }
     for name, members in by_group.items():
         kind, scale_set = _kind(members, recording.groups.get(name, ""))

@@ -54,7 +54,7 @@ from forewarn.metadata.upstream import GroupNews, NotDurable
 from forewarn.node import Node
 from forewarn.service.engine import clock, executor
 from forewarn.service.fleet.read import parse
-from forewarn.service.platform.hosts import MaintenanceMode
+from forewarn.service.platform.hosts import LIVE_MIGRATION
 from forewarn.store.port import HistoryQuery
 from forewarn.support import guard
 from helpers.host_nodes import FLEET, PATIENCE, Control, HostNode, host_node, until
@@ -407,7 +407,7 @@ def test_tenants_may_have_the_same_address_on_different_hosts(tmp_path: Path) ->
             assert isinstance(refused, Refused)
             assert re.search("'h2' .*10.0.0.1", refused.message)
             await node.hosts.cordon("h3", "test")
-            move = MaintenanceMode.LIVE_MIGRATION
+            move = LIVE_MIGRATION
             drained = await node.hosts.maintain("h1", move, "test", evacuate=True)
             assert isinstance(drained, Refused)
             assert "taken there: h2" in drained.message

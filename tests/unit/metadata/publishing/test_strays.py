@@ -18,7 +18,6 @@ from forewarn.core.time import SECOND
 from forewarn.metadata.publishing import host_nodes, node_upstream, publisher, strays
 from forewarn.node import Node
 from forewarn.service.fleet.read import parse
-from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.store.port import HistoryQuery
 from forewarn.support import guard
 from helpers.host_nodes import FLEET, Control, HostNode, host_node, until
@@ -128,7 +127,7 @@ def test_a_machine_that_was_moved_is_held_at_once_and_then_recorded_where_it_pol
             await h2.upstream.find(WEB_0)
             assert suspected(node)
             for host in ("h1", "h2"):
-                refused = await node.hosts.maintain(host, MaintenanceMode.REBOOT, "test")
+                refused = await node.hosts.maintain(host, EventType.REBOOT, "test")
                 assert isinstance(refused, Refused)
                 assert refused.about == "web_0"
             async with polling(lambda: h2.upstream.find(WEB_0)):
@@ -284,7 +283,7 @@ def test_a_machine_that_polls_where_it_was_after_a_move_to_a_host_that_is_cut_of
                 return suspected(node)
 
             await until(is_suspected)
-            refused = await node.hosts.maintain("h1", MaintenanceMode.REBOOT, "test")
+            refused = await node.hosts.maintain("h1", EventType.REBOOT, "test")
             assert isinstance(refused, Refused)
             assert refused.about == "web_0"
             assert h1.machines("web") == ["web_0"]

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from forewarn.core import Event, Refused
+from forewarn.core import Event, EventType, Refused
 from forewarn.core.time import SECOND
 from forewarn.drivers.port import Again, Done, Failed, Happened, NotYet, Performed, Running, Task
 from forewarn.judge import judge_files
 from forewarn.service.engine.impacts import measured
-from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.store.port import HistoryQuery
@@ -85,7 +84,7 @@ def test_a_measurement_that_cannot_be_used_keeps_no_event_from_ending() -> None:
 def test_each_event_of_a_host_keeps_what_was_measured_of_its_own_machines() -> None:
     driver = Scripted(Done(away={"web": 1.5, "sql": 2.5}))
     with Service(TWO_GROUPS, driver=driver) as service:
-        mode = MaintenanceMode.REBOOT
+        mode = EventType.REBOOT
         done = service._session.run(service._session.node.hosts.maintain("h1", mode, "ann"))
         assert not isinstance(done, Refused)
         service.clock.advance("20m")

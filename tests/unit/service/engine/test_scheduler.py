@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from forewarn.core import Group, Refused
+from forewarn.core import EventType, Group, Refused
 from forewarn.service.engine.scheduler import Scheduler
-from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.testing import Service
 
 FLEET = """
@@ -42,7 +41,7 @@ def test_a_machine_that_was_not_warned_affects_only_groups_on_its_host(
             assert not isinstance(result, Refused), result
             return result
 
-        planned = run(node.hosts.maintain("h1", MaintenanceMode.REBOOT, "ops")).events
+        planned = run(node.hosts.maintain("h1", EventType.REBOOT, "ops")).events
         monkeypatch.setattr(Scheduler, "_read", recording)
         run(node.platform.record_move("mail-0", "h1", "ops"))
         assert read == {"web", "db", "mail"}

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from forewarn.core import Event, Refused
+from forewarn.core import Event, EventType, Refused
 from forewarn.core.fleet import Health, Host
 from forewarn.core.refusal import Hint
 from forewarn.drivers.port import Checked, Task
 from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.service.fleet.diff import Difference
-from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.testing import Service
 
 FLEET = """
@@ -173,7 +172,7 @@ def test_a_host_is_not_removed_under_a_maintenance_that_was_just_announced(
     watched: Watched,
 ) -> None:
     maintain = watched.node.hosts.maintain
-    watched.while_applying(lambda: watched.done(maintain("h1", MaintenanceMode.REBOOT, "ann")))
+    watched.while_applying(lambda: watched.done(maintain("h1", EventType.REBOOT, "ann")))
     done = watched.apply(WITHOUT_H1)
     assert isinstance(done, Refused)
     assert "host 'h1' (Reboot " in done.message
@@ -184,7 +183,7 @@ def test_a_host_is_not_removed_under_a_maintenance_that_was_just_announced(
 
 def test_a_host_removed_by_force_ends_its_maintenance(watched: Watched) -> None:
     maintain = watched.node.hosts.maintain
-    watched.while_applying(lambda: watched.done(maintain("h1", MaintenanceMode.REBOOT, "ann")))
+    watched.while_applying(lambda: watched.done(maintain("h1", EventType.REBOOT, "ann")))
     watched.applied(WITHOUT_H1, force=True)
     assert "h1" not in watched.node.store.registry.hosts
     assert watched.events() == []

@@ -24,7 +24,6 @@ from forewarn.core.windows.model import Blackout, MaintenanceConfiguration, Wind
 from forewarn.core.windows.openings import is_open
 from forewarn.core.windows.syntax import parse_window
 from forewarn.service.platform.configurations import Configurations
-from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.store.port import HistoryQuery
 from forewarn.store.sqlite.engine import SqliteStore
@@ -152,7 +151,7 @@ def test_the_events_of_a_host_start_together_when_all_groups_allow_it(service: S
     policy(service, "web", windows=(parse_window("20:00-23:00"),))
     policy(service, "db", windows=(parse_window("22:00-04:00"),))
     hosts = service._session.node.hosts
-    outcomes = run(service, hosts.maintain("h1", MaintenanceMode.REBOOT, "ops"))
+    outcomes = run(service, hosts.maintain("h1", EventType.REBOOT, "ops"))
     assert {e.not_before for e in outcomes.events} == {now(service) + 14 * HOUR}
     service.clock.advance("14h")
     assert {event(service, e.id).started_at for e in outcomes.events} == {now(service)}
@@ -162,10 +161,10 @@ def test_maintenance_of_a_host_whose_groups_windows_never_meet_is_refused(servic
     policy(service, "web", windows=(parse_window("20:00-22:00"),))
     policy(service, "db", windows=(parse_window("22:00-04:00"),))
     hosts = service._session.node.hosts
-    problem = refusal(service, hosts.maintain("h1", MaintenanceMode.REBOOT, "ops"))
+    problem = refusal(service, hosts.maintain("h1", EventType.REBOOT, "ops"))
     assert problem.hint is Hint.IGNORE_WINDOWS
     assert "'group db', 'group web'" in problem.message
-    run(service, hosts.maintain("h1", MaintenanceMode.REBOOT, "ops", ignore_windows=True))
+    run(service, hosts.maintain("h1", EventType.REBOOT, "ops", ignore_windows=True))
 
 
 def test_a_chosen_time_outside_is_refused_and_an_override_is_on_record(service: Service) -> None:
@@ -192,7 +191,7 @@ def test_an_override_breaks_the_promise_to_one_group_and_names_those_that_stand(
     noon = Blackout(begins=now(service), ends=now(service) + 5 * HOUR, text="release day")
     policy(service, "web", windows=(parse_window("20:00-23:00"),))
     policy(service, "db", blackouts=(noon,))
-    outcomes = run(service, node.hosts.maintain("h1", MaintenanceMode.REBOOT, "ops"))
+    outcomes = run(service, node.hosts.maintain("h1", EventType.REBOOT, "ops"))
     ids = {e.group: e.id for e in outcomes.events}
     outcome = run(service, node.platform.approve(ids["web"], "ops", ignore_windows=True))
     (note,) = outcome.notes
@@ -347,7 +346,7 @@ def test_an_approved_event_or_a_users_cannot_be_postponed(service: Service) -> N
 
 def test_all_events_of_a_host_are_postponed_together(service: Service) -> None:
     hosts = service._session.node.hosts
-    outcomes = run(service, hosts.maintain("h1", MaintenanceMode.REBOOT, "ops"))
+    outcomes = run(service, hosts.maintain("h1", EventType.REBOOT, "ops"))
     ids = {e.group: e.id for e in outcomes.events}
     assert "does not allow" in refused(service, postpone(service, ids["db"], duration=MINUTE))
     run(service, postpone(service, ids["web"], duration=HOUR))

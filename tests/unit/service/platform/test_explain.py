@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from forewarn.core import Event, Now, Policy, Refused, Status
+from forewarn.core import Event, EventType, Now, Policy, Refused, Status
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.fleet import OverWhen
 from forewarn.core.time import HOUR, MINUTE, UntrustedClock
@@ -30,7 +30,7 @@ from forewarn.drivers.port import (
 )
 from forewarn.service.platform.configurations import Configurations
 from forewarn.service.platform.explain import Advice, AdviceKind, EventExplanation, Verb
-from forewarn.service.platform.hosts import MaintenanceMode
+from forewarn.service.platform.hosts import LIVE_MIGRATION
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.store.port import StoreFailed
@@ -179,7 +179,7 @@ def window(service: Service, _driver: Scripted) -> str:
     now = node.writer.now().at
     outcomes = run(
         service,
-        node.hosts.maintain("h2", MaintenanceMode.LIVE_MIGRATION, "x", span=Span(now + HOUR)),
+        node.hosts.maintain("h2", LIVE_MIGRATION, "x", span=Span(now + HOUR)),
     )
     return str(outcomes.events[0].id)
 
@@ -220,7 +220,7 @@ def together_out_of_reach(service: Service, driver: Scripted) -> str:
 
 def together(service: Service, _driver: Scripted) -> str:
     outcomes = run(
-        service, service._session.node.hosts.maintain("h1", MaintenanceMode.REBOOT, "operator")
+        service, service._session.node.hosts.maintain("h1", EventType.REBOOT, "operator")
     )
     events = {event.group: event for event in outcomes.events}
     assert set(events) == {"web", "db"}
@@ -368,7 +368,7 @@ groups:
   - {name: db, kind: standalone, machines: [{name: db-0, host: h2}]}
 """
     with Service(fleet, driver=driver) as service:
-        hosts, reboot = service._session.node.hosts, MaintenanceMode.REBOOT
+        hosts, reboot = service._session.node.hosts, EventType.REBOOT
         for name in ("web_0", "db-0"):
             service.get(name)
         first = run(service, hosts.maintain("h1", reboot, "operator")).events[0]
@@ -483,7 +483,7 @@ def test_the_maintenance_of_a_host_names_machines_that_will_not_be_warned(
     service.clock.advance("2h")
     service.get("web_0")
     outcomes = run(
-        service, service._session.node.hosts.maintain("h1", MaintenanceMode.REBOOT, "operator")
+        service, service._session.node.hosts.maintain("h1", EventType.REBOOT, "operator")
     )
     (note,) = (note for note in outcomes.notes if note.startswith("1 of 2 machines"))
     assert note.endswith(": db-0")

@@ -24,7 +24,6 @@ from forewarn.drivers.port import (
     Performed,
     Task,
 )
-from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.service.platform.platform import Outcomes
 from forewarn.testing import RefusedError, Service
 from helpers.reachable_hosts import join
@@ -80,7 +79,7 @@ def service() -> Iterator[Service]:
 
 def maintain(service: Service, host: str) -> Outcomes:
     done = service._session.run(
-        service._session.node.hosts.maintain(host, MaintenanceMode.REBOOT, "test")
+        service._session.node.hosts.maintain(host, EventType.REBOOT, "test")
     )
     assert isinstance(done, Outcomes), done
     return done
@@ -133,7 +132,7 @@ def test_a_machine_that_comes_while_the_driver_is_asked_is_not_forgotten() -> No
         async def meanwhile() -> Outcomes | Refused:
             driver.told.clear()
             planned = asyncio.ensure_future(  # noqa: TID251 - two at once is the point
-                node.hosts.maintain("h1", MaintenanceMode.REBOOT, "test")
+                node.hosts.maintain("h1", EventType.REBOOT, "test")
             )
             await driver.asked.wait()
             group = node.store.groups["c"]
@@ -152,8 +151,8 @@ def test_of_two_plans_for_one_host_one_is_refused(service: Service) -> None:
     async def both() -> tuple[Any, Any]:
         hosts = service._session.node.hosts
         return await asyncio.gather(
-            hosts.maintain("h1", MaintenanceMode.REBOOT, "one"),
-            hosts.maintain("h1", MaintenanceMode.FREEZE, "two"),
+            hosts.maintain("h1", EventType.REBOOT, "one"),
+            hosts.maintain("h1", EventType.FREEZE, "two"),
         )
 
     outcomes = service._session.run(both())

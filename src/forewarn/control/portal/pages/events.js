@@ -3,6 +3,7 @@ import { html } from "../html.js";
 import { withQuery } from "../api.js";
 import { useResource } from "../hooks.js";
 import { Link, setQuery } from "../router.js";
+import { useSession } from "../session.js";
 import { Empty, Loaded, Page } from "../parts/basics.js";
 import { EventTable } from "../parts/event-table.js";
 import { RolloutLink } from "../parts/links.js";
@@ -11,9 +12,9 @@ import { TextFilter } from "../parts/text-filter.js";
 
 const FILTERS = ["status", "type", "group", "machine", "host", "rollout"];
 const PAGE = 100;
-const TYPES = ["Freeze", "Reboot", "Redeploy", "Preempt", "Terminate"];
 
 export function Events({ query }) {
+  const session = useSession();
   const filters = Object.fromEntries([...FILTERS, "past"].map((name) => [name, query.get(name)]));
   const after = query.get("after");
   const events = useResource(withQuery("/v1/events", { ...filters, after, limit: PAGE }));
@@ -25,7 +26,7 @@ export function Events({ query }) {
           <option value="">any</option><option>Scheduled</option><option>Started</option>
         </select></label>
         <label>Type <select value=${query.get("type") ?? ""} onChange=${change("type")}>
-          <option value="">any</option>${TYPES.map((type) => html`<option>${type}</option>`)}
+          <option value="">any</option>${session.event_types.map(({ name }) => html`<option>${name}</option>`)}
         </select></label>
         ${[["group", "Group"], ["machine", "Machine"], ["host", "Host"]].map(
           ([name, title]) => html`<${TextFilter} key=${name} title=${title} value=${query.get(name) ?? ""} onChange=${change(name)} />`,

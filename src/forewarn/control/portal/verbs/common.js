@@ -15,8 +15,16 @@ export const TICKET = { name: "ticket", label: "Ticket", help: "Your reference, 
 export const WINDOWS_HELP = "For example: sat,sun 22:00-04:00 Europe/Berlin. Separate several with semicolons.";
 export const BLACKOUTS_HELP = "When maintenance may not start. For example: 2026-12-20 to 2027-01-06 Europe/Berlin. Separate several with semicolons.";
 
-export const TYPES = ["Freeze", "Reboot", "Redeploy", "Preempt", "Terminate"];
-export const FAILURE_TYPE = { name: "type", label: "What guests are shown", type: "choice", choices: ["Redeploy", "Reboot", "Freeze"] };
+// The names of the event types with a trait, such as "by_user".
+export const typesThat = (session, trait) => session.event_types.filter((type) => type[trait]).map(({ name }) => name);
+
+export const typesThatKeep = (session) => session.event_types.filter(({ deletes }) => !deletes).map(({ name }) => name);
+
+// What a failure can be shown as; first, what it is without a choice.
+export const failureType = (session) => {
+  const choices = new Set([...typesThat(session, "relocates"), ...typesThatKeep(session)]);
+  return { name: "type", label: "What guests are shown", type: "choice", choices: [...choices] };
+};
 
 export const unique = (names) => [...new Set(names)].sort();
 
@@ -35,7 +43,7 @@ export async function names(list, filters = {}) {
 
 // The form that announces any event, for some machines.
 export const announce = (machines, choices, session) => [
-  { name: "type", label: "Type", type: "choice", choices: TYPES },
+  { name: "type", label: "Type", type: "choice", choices: session.event_types.map(({ name }) => name) },
   { name: "machines", label: "Machines", type: "list", required: true, value: machines.join(", "), choices, help: "Machines of one group, separated by commas." },
   NOTICE,
   DESCRIPTION,

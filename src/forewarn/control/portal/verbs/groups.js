@@ -4,7 +4,7 @@ import { get, withQuery } from "../api.js";
 import { address } from "../router.js";
 import { nameOf } from "../parts/event-table.js";
 import { at, compact, plural } from "../parts/text.js";
-import { announce, BLACKOUTS_HELP, NOTE, REASON, TYPES, WINDOWS_HELP } from "./common.js";
+import { announce, BLACKOUTS_HELP, NOTE, REASON, typesThat, WINDOWS_HELP } from "./common.js";
 import { startRollout } from "./rollouts.js";
 
 const number = (name) => Number(/(\d+)$/.exec(name)?.[1] ?? 0);
@@ -19,7 +19,7 @@ const policyFields = (group, more, session) => [
         { name: "over_when", label: "Events are over", value: group.over_when ?? "", choices: ["heard", "carried-out"], cleared: null, help: "heard: once its machines have polled again. carried-out: at once. Empty: as the service does it." },
         { name: "back_within", label: "Machines are back within", type: "duration", value: group.back_within === null ? "" : compact(group.back_within), cleared: null, help: "10s to 1h. Empty: 10m. Who has not polled again by then is not back." },
       ]),
-  { name: "auto_approve", label: "Start without approval", type: "list", value: group.auto_approve.join(", "), choices: TYPES, cleared: [], help: "Types of user events, separated by commas." },
+  { name: "auto_approve", label: "Start without approval", type: "list", value: group.auto_approve.join(", "), choices: typesThat(session, "by_user"), cleared: [], help: "Types of user events, separated by commas." },
   { name: "all_instances_down", label: "Start user events without approval while all machines are down", type: "check", value: group.all_instances_down, cleared: false },
   { name: "user_event_limit", label: "User events at a time", type: "number", value: group.user_event_limit ?? "", cleared: null, help: "Empty for any number." },
   ...(group.kind === "scale-set"

@@ -2,7 +2,7 @@
 import { get, withQuery } from "../api.js";
 import { address } from "../router.js";
 import { plural } from "../parts/text.js";
-import { DESCRIPTION, DURATION, FAILURE_TYPE, IGNORE_WINDOWS, NOT_BEFORE, NOTE, NOTICE, rare, SHORT_NOTICE, TICKET, unique } from "./common.js";
+import { DESCRIPTION, DURATION, failureType, IGNORE_WINDOWS, NOT_BEFORE, NOTE, NOTICE, rare, SHORT_NOTICE, TICKET, typesThat, unique } from "./common.js";
 
 export const host = {
   path: (host) => address("v1", "hosts", host.name),
@@ -23,8 +23,8 @@ export const host = {
       offered: (host) => host.machines.length,
       confirm: "Announce the maintenance",
       effect: (host, { groups }) => `It is announced to ${plural(groups.length, "group")} with an event each. They start together when all are approved or their notice has passed.`,
-      fields: () => [
-        { name: "mode", label: "What the machines notice", type: "choice", choices: ["Freeze", "Reboot", "live-migration"] },
+      fields: (host, more, session) => [
+        { name: "mode", label: "What the machines notice", type: "choice", choices: [...typesThat(session, "host_maintenance"), "live-migration"] },
         { name: "evacuate", label: "Move the machines to other hosts one by one instead", type: "check" },
         NOTICE,
         DESCRIPTION,
@@ -105,7 +105,7 @@ export const host = {
       title: (host) => `Report that ${host.name} has failed`,
       typed: true,
       effect: (host) => `${plural(host.machines.length, "machine is", "machines are")} moved to other hosts without notice; what is on their local disks is lost.`,
-      fields: () => [FAILURE_TYPE, NOTE],
+      fields: (host, more, session) => [failureType(session), NOTE],
     },
   ],
 };

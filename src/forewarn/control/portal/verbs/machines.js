@@ -1,7 +1,7 @@
 // What can be done to a machine.
 import { address } from "../router.js";
 import { plural } from "../parts/text.js";
-import { announce, FAILURE_TYPE, names } from "./common.js";
+import { announce, failureType, names } from "./common.js";
 
 export const machine = {
   path: (machine) => address("v1", "machines", machine.name),
@@ -62,7 +62,7 @@ export const machine = {
       typed: true,
       title: (machine) => `Report that ${machine.name} has failed`,
       effect: () => "The event that is announced has already started, without notice. A Redeploy moves the machine to another host; what is on its local disks is lost.",
-      fields: () => [FAILURE_TYPE],
+      fields: (machine, more, session) => [failureType(session)],
     },
     {
       operation: "deleteMachine",

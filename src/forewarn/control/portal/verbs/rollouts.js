@@ -5,7 +5,7 @@ import { address } from "../router.js";
 import { nameOf } from "../parts/event-table.js";
 import { RolloutPlan } from "../parts/rollout-plan.js";
 import { plural } from "../parts/text.js";
-import { DESCRIPTION, DURATION, IGNORE_WINDOWS, names, NOTICE, REASON, SHORT_NOTICE, TICKET, unique, WINDOWS_HELP, within } from "./common.js";
+import { DESCRIPTION, DURATION, IGNORE_WINDOWS, names, NOTICE, REASON, SHORT_NOTICE, TICKET, typesThatKeep, unique, WINDOWS_HELP, within } from "./common.js";
 
 const NAMES = "Names or patterns, separated by commas.";
 const SELECTORS = "For example: tier=web,!canary. Separate several with semicolons.";
@@ -13,8 +13,8 @@ const list = (name, label, help, more = {}) => ({ name, label, type: "list", hel
 const selectors = (name, label) => list(name, label, SELECTORS, { separator: ";" });
 const choice = (name, label, ...choices) => ({ name, label, type: "choice", choices, byDefault: choices[0] });
 
-const startFields = (chosen, { groups, hosts }) => [
-  { name: "type", label: "Type", type: "choice", choices: ["Freeze", "Reboot", "Redeploy", "live-migration", "evacuate-work-return"] },
+const startFields = (chosen, { groups, hosts }, session) => [
+  { name: "type", label: "Type", type: "choice", choices: [...typesThatKeep(session), "live-migration", "evacuate-work-return"] },
   list("groups", "Groups", "Names, separated by commas.", { choices: groups, value: (chosen.groups ?? []).join(", ") }),
   list("hosts", "Hosts", `${NAMES} Without groups, labels and machines, these hosts are maintained one after the other.`, { choices: hosts }),
   NOTICE,
@@ -76,7 +76,7 @@ export const startRollout = (chosen = () => ({})) => ({
   concerned: () => ({}),
   plan: { path: "/v1/rollouts/plan?steps=8", label: "Show the plan", view: (plan) => html`<${RolloutPlan} of=${plan} />` },
   more: async () => ({ groups: await names("/v1/groups"), hosts: await names("/v1/hosts") }),
-  fields: (resource, choices) => startFields(chosen(resource), choices),
+  fields: (resource, choices, session) => startFields(chosen(resource), choices, session),
 });
 
 export const rollouts = {

@@ -19,7 +19,7 @@ from forewarn.core.rollouts.selection import Selection
 from forewarn.core.time import Duration
 from forewarn.node import Node
 from forewarn.service.engine.clock import AWAY, VirtualClock
-from forewarn.service.platform.hosts import MaintenanceMode
+from forewarn.service.platform.hosts import MAINTENANCE_MODES
 from forewarn.service.platform.platform import Outcome, Outcomes
 from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.support.text import parse_duration
@@ -93,7 +93,7 @@ def _fail(node: Node, entry: timeline_shapes.Fail) -> Awaitable[Outcome | Outcom
 def _maintain(node: Node, entry: timeline_shapes.Maintain) -> Awaitable[Outcomes | Refused]:
     return node.hosts.maintain(
         entry.host,
-        MaintenanceMode(entry.type),
+        MAINTENANCE_MODES[entry.type],
         BY,
         evacuate=entry.evacuate,
         notice=_duration(entry.notice),

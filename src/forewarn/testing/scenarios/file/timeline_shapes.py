@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import msgspec
 
-from forewarn.core.events import EventType, types_that
+from forewarn.core.events import FAILURE_TYPE, EventType, types_that
 from forewarn.core.fleet import NAME
 from forewarn.core.time import Duration
 from forewarn.service.faults.kinds import FaultKind
 from forewarn.service.faults.validate import NewFault
-from forewarn.service.platform.hosts import MaintenanceMode
+from forewarn.service.platform.hosts import MAINTENANCE_MODES
 from forewarn.support.text import parse_duration
 from forewarn.testing.scenarios.file.shapes import MAX_REPEATS, Entry, Length, Name, describe
 
@@ -34,7 +34,7 @@ else:
     AnyType = Literal[tuple(type.value for type in EventType)]
     FailureType = Literal[_names(lambda traits: traits.restarts)]
     RolloutType = Literal[_names(lambda traits: not traits.deletes)]
-    MaintenanceType = Literal[tuple(mode.value for mode in MaintenanceMode)]
+    MaintenanceType = Literal[tuple(MAINTENANCE_MODES)]
 
 
 class Repeat(Entry, kw_only=True):
@@ -98,7 +98,7 @@ class Fail(StepEntry, kw_only=True, tag_field="do", tag="fail"):
 
     machine: Annotated[Name, describe("The machine.")] = ""
     host: Annotated[Name, describe("The host, with all machines on it.")] = ""
-    type: Annotated[FailureType, describe("The EventType.")] = "Redeploy"
+    type: Annotated[FailureType, describe("The EventType.")] = FAILURE_TYPE.value
 
 
 class Degrade(StepEntry, kw_only=True, tag_field="do", tag="degrade"):

@@ -23,7 +23,6 @@ from forewarn.core.rollouts.selection import Selection
 from forewarn.core.time import DAY
 from forewarn.core.windows.syntax import parse_window
 from forewarn.service.engine.writer import CommitPlan
-from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.store.port import Batch, HistoryQuery, Key, PollSightings
 from forewarn.store.sql.schema import SCHEMA_VERSION
@@ -110,7 +109,7 @@ def run_hosts_and_rollouts(service: Service) -> None:
     service._session.run(node.hosts.degrade("rack-4", "operator"))
     allowed(service._session.run(node.removals.evict("web_2", "operator")))
     service.clock.advance("5m")
-    freeze = MaintenanceMode.FREEZE
+    freeze = EventType.FREEZE
     allowed(service._session.run(node.hosts.maintain("rack-1", freeze, "operator", notice=3 * DAY)))
     outcome = allowed(
         service._session.run(
