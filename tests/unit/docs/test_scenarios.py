@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from forewarn.testing import Service, scenarios
-from forewarn.testing.scenarios.engine import event_tracker, program
+from forewarn.testing.scenarios.engine import program
 from forewarn.testing.scenarios.file import shapes
 from forewarn.testing.scenarios.file.timeline_shapes import VERBS, FaultEntry, StepEntry
 from forewarn.testing.scenarios.model import Moment
@@ -56,11 +56,8 @@ def test_the_page_has_every_verb_and_expectation() -> None:
     [
         ("lines of a timeline, faults included", f"{shapes.MAX_STEPS:,}"),
         ("expectations", f"{shapes.MAX_EXPECTATIONS:,}"),
-        ("times that a line is repeated", f"{shapes.MAX_REPEATS:,}"),
-        ("size of a scenario file", f"{shapes.MAX_SIZE // 2**20} MiB"),
         ("machines of a group that says only their number", f"{shapes.MAX_COUNT:,}"),
         ("commands at once", str(program.MAX_COMMANDS)),
-        ("lines of the trace that a result keeps", f"{event_tracker.MAX_LINES:,}"),
     ],
 )
 def test_every_limit_is_documented(limit: str, value: str) -> None:
