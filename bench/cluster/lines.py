@@ -19,6 +19,7 @@ import uvloop
 from bench.cluster.hosts import LOOPBACK, Certificates
 from bench.platform.meter import stopwatch
 from forewarn import __version__
+from forewarn.metadata.publishing.message_stream import MessageStream
 from forewarn.metadata.publishing.messages import (
     NODE_PROTOCOLS,
     BrokenConnection,
@@ -26,7 +27,6 @@ from forewarn.metadata.publishing.messages import (
     Hidden,
     Hide,
     Joined,
-    MessageStream,
     News,
     NodeHello,
     Ping,
@@ -75,8 +75,9 @@ class Line:
 
     async def _follow(self) -> None:
         async with asyncio.timeout(HANDSHAKE):
-            reader, writer = await asyncio.open_connection(LOOPBACK, self._port, ssl=self._context)
-        stream: MessageStream[ToNode] = MessageStream(reader, writer, ToNode)
+            _, stream = await asyncio.get_running_loop().create_connection(
+                lambda: MessageStream[ToNode](ToNode), LOOPBACK, self._port, ssl=self._context
+            )
         try:
             stream.send(
                 NodeHello(

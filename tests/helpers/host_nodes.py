@@ -9,6 +9,8 @@ from pathlib import Path
 
 from forewarn.core import Durations
 from forewarn.metadata.publishing.journal import Journal
+from forewarn.metadata.publishing.message_stream import MessageStream
+from forewarn.metadata.publishing.messages import ToNode
 from forewarn.metadata.publishing.node_upstream import NodeUpstream
 from forewarn.metadata.upstream import GroupNews
 from forewarn.node import Config, Node
@@ -62,10 +64,21 @@ class Control:
             finally:
                 self.node = None
 
-    async def dial(self, host: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def dial(self, host: str) -> MessageStream[ToNode]:
         """Connect with the certificate of a host's node."""
+        return await make_tls_dial(self._address(), self._certificates_of(host))()
+
+    async def open(self, host: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """The same, for bytes."""
+        address, certificates = self._address(), self._certificates_of(host)
+        return await asyncio.open_connection(address.host, address.port, ssl=certificates.context)
+
+    def _address(self) -> Address:
         if self.cut or self.node is None or self.node.nodes_address is None:
             raise OSError("control cannot be reached")
+        return self.node.nodes_address
+
+    def _certificates_of(self, host: str) -> Certificates:
         pair = Tls(self.directory / f"{host}.pem", self.directory / f"{host}.key")
         if not pair.key.exists():
             self.authority.issue(f"forewarn:node:{host}", into=pair)
@@ -73,7 +86,7 @@ class Control:
         if certificates is None:
             certificates = Certificates(pair, self.authority.path, of_client=True)
             self._certificates[host] = certificates
-        return await make_tls_dial(self.node.nodes_address, certificates)()
+        return certificates
 
 
 class HostNode:

@@ -14,6 +14,8 @@ from forewarn.core import Durations, Event, EventType, Refused
 from forewarn.core.events import MAX_READY_CHANGES
 from forewarn.core.time import HOUR, MINUTE
 from forewarn.metadata.publishing.journal import Journal
+from forewarn.metadata.publishing.message_stream import MessageStream
+from forewarn.metadata.publishing.messages import ToNode
 from forewarn.metadata.publishing.node_upstream import NodeUpstream
 from forewarn.metadata.upstream import (
     GroupNews,
@@ -111,7 +113,7 @@ async def served(tmp_path: Path, kind: str, socket: Path) -> AsyncIterator[Scene
         return
     tasks = guard.Tasks()
 
-    async def dial() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def dial() -> MessageStream[ToNode]:
         if node.nodes_address is None:
             raise OSError("control does not listen yet")
         return await make_tls_dial(

@@ -141,7 +141,7 @@ class Line:
 
 
 class End:
-    """One end of a line: what a StreamWriter and its transport are."""
+    """One end of a line: what a transport is."""
 
     other: End
 
@@ -149,12 +149,18 @@ class End:
         self._link = link
         self._direction = direction  # in which it sends
         self._loop = asyncio.get_running_loop()
-        self.reader = asyncio.StreamReader()
+        self._protocol: asyncio.Protocol
+        self._context: contextvars.Context
         self.closed = False
         self.writes = 0
         self._under_way: deque[tuple[float, bytes | None]] = deque()  # None: the end
         self._last = 0.0
-        self.transport = self
+
+    def attach(self, protocol: asyncio.Protocol) -> None:
+        """Give what arrives to a protocol, in the context of whoever attaches it."""
+        self._protocol, self._context = protocol, contextvars.copy_context()
+        transport: Any = self
+        protocol.connection_made(transport)
 
     def write(self, data: bytes) -> None:
         self.writes += 1
@@ -190,12 +196,16 @@ class End:
             if data is None:
                 self.other._end()
             else:
-                self.other.reader.feed_data(data)
+                self.other._call(self.other._protocol.data_received, data)
 
     def _end(self) -> None:
         if not self.closed:
             self.closed = True
-            self.reader.feed_eof()
+            # Later, as transports do: whoever ends it may be in the middle of something.
+            self._loop.call_soon(self._protocol.connection_lost, None, context=self._context)
+
+    def _call(self, call: Callable[..., None], *arguments: object) -> None:
+        self._context.copy().run(call, *arguments)
 
     def abort(self) -> None:
         """End it; what is under way is lost."""
@@ -222,11 +232,6 @@ class End:
 
     def is_closing(self) -> bool:
         return self.closed
-
-    async def drain(self) -> None:
-        if self.closed:
-            raise ConnectionResetError
-        await asyncio.sleep(0)  # noqa: TID251
 
     def get_write_buffer_size(self) -> int:
         return sum(len(data or b"") for _, data in self._under_way)

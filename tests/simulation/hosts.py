@@ -33,6 +33,8 @@ from forewarn.metadata.publishing import (
 )
 from forewarn.metadata.publishing.host_nodes import HostNodes
 from forewarn.metadata.publishing.journal import Told
+from forewarn.metadata.publishing.message_stream import MessageStream
+from forewarn.metadata.publishing.messages import ToControl, ToNode
 from forewarn.metadata.publishing.node_upstream import NodeUpstream
 from forewarn.metadata.upstream import NotDurable
 from forewarn.node import Config, Node
@@ -187,8 +189,10 @@ class HostNode:
         serve = self.sim.serve
         if serve is None or self.sim.lives % self.sim.addresses != address:
             raise OSError("it does not decide")
+        stream: MessageStream[ToNode] = MessageStream(ToNode)
         self.end = self.link.connect(lambda end: serve(end, self.host))
-        return self.end.reader, self.end
+        self.end.attach(stream)
+        return stream
 
     async def kill(self, *, silent: bool) -> None:
         if not self.alive:
@@ -344,8 +348,10 @@ class Hosts(Simulation):
     def _serve(self, end: End, host: str) -> None:
         self._ends = [*(end for end in self._ends if not end.closed), end]
         nodes: Any = self.host_nodes
-        serving = nodes.serve(end.reader, end, host)
-        self.loop.create_task(serving, context=self.context(self.tag))
+        stream: MessageStream[ToControl] = MessageStream(ToControl)
+        context = self.context(self.tag)
+        context.run(end.attach, stream)
+        self.loop.create_task(nodes.serve(stream, host), context=context)
 
     async def restart(self, away: int) -> None:
         """Start again. Without control for long, nodes are disconnected."""

@@ -13,11 +13,13 @@ from forewarn.core import Durations, Group, GroupKind, Machine, view
 from forewarn.core.fleet import Place
 from forewarn.metadata.publishing import node_upstream
 from forewarn.metadata.publishing.host_nodes import READ_LEASE, HostNodes
+from forewarn.metadata.publishing.message_stream import MessageStream
 from forewarn.metadata.publishing.messages import (
     NODE_PROTOCOLS,
     Joined,
     SnapshotEnd,
     SnapshotPart,
+    ToNode,
     Welcome,
     frame,
 )
@@ -196,22 +198,18 @@ class ScriptedControl:
         welcome = Welcome(protocol=1, version="", rules=Durations(), term=term)
         self._told = [welcome, SnapshotPart((news,)), SnapshotEnd(1), Joined((), 1)]
 
-    async def dial(self) -> Any:
-        loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader()
+    async def dial(self) -> MessageStream[ToNode]:
+        stream: MessageStream[ToNode] = MessageStream(ToNode)
+        unheard: Any = Unheard()
+        stream.connection_made(unheard)
         for message in self._told:
-            reader.feed_data(frame(message))
-        loop.call_later(1.0, reader.feed_eof)
-        return reader, Unheard()
+            stream.data_received(frame(message))
+        asyncio.get_running_loop().call_later(1.0, stream.connection_lost, None)
+        return stream
 
 
 class Unheard:
-    """A writer whose bytes nobody reads."""
-
-    transport: Any
-
-    def __init__(self) -> None:
-        self.transport = self
+    """A transport whose bytes nobody reads."""
 
     def is_closing(self) -> bool:
         return True

@@ -22,13 +22,13 @@ from pathlib import Path
 
 import msgspec
 
+from forewarn.metadata.publishing.message_stream import MessageStream
 from forewarn.metadata.publishing.messages import (
     AskAuthority,
     AuthorityAnswer,
     BrokenConnection,
     Issued,
     Join,
-    MessageStream,
     ToNewHost,
     Unwelcome,
 )
@@ -223,8 +223,9 @@ async def _exchange(
     address: Address, context: ssl.SSLContext, message: AskAuthority | Join
 ) -> ToNewHost:
     async with asyncio.timeout(ANSWER_WITHIN):
-        reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
-        stream: MessageStream[ToNewHost] = MessageStream(reader, writer, ToNewHost)
+        _, stream = await asyncio.get_running_loop().create_connection(
+            lambda: MessageStream[ToNewHost](ToNewHost), address.host, address.port, ssl=context
+        )
         try:
             stream.send(message)
             return await stream.receive()

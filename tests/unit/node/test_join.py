@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 import tomllib
 from collections.abc import AsyncIterator, Callable
@@ -18,7 +19,8 @@ from forewarn.metadata.publishing.messages import (
     BrokenConnection,
     FromNewHost,
     Join,
-    MessageStream,
+    decoder,
+    frame,
 )
 from forewarn.node import Config, Node
 from forewarn.node import join as joining
@@ -66,13 +68,11 @@ class Impostor:
             yield Address(*server.sockets[0].getsockname()[:2])
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        stream: MessageStream[FromNewHost] = MessageStream(reader, writer, FromNewHost)
-        try:
-            self.received.append(await stream.receive())
-            stream.send(AuthorityAnswer(self._shows))
-            await stream.drain()
-        except BrokenConnection:
-            pass
+        with contextlib.suppress(OSError, EOFError):
+            length = int.from_bytes(await reader.readexactly(4), "big")
+            self.received.append(decoder(FromNewHost)(await reader.readexactly(length)))
+            writer.write(frame(AuthorityAnswer(self._shows)))
+            await writer.drain()
         writer.close()
 
 

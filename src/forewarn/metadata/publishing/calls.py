@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from forewarn.metadata.publishing.message_stream import MessageStream
 from forewarn.metadata.publishing.messages import (
     Answer,
     Approve,
@@ -14,7 +15,6 @@ from forewarn.metadata.publishing.messages import (
     AskToken,
     Call,
     Enable,
-    MessageStream,
     Postpone,
     Prepare,
     Report,

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
@@ -26,6 +27,7 @@ from forewarn.core.time import SECOND
 from forewarn.metadata.publishing import updates
 from forewarn.metadata.publishing.calls import MAX_CALLS, Calls
 from forewarn.metadata.publishing.lost_commits import WENT_BACK, LostCommits
+from forewarn.metadata.publishing.message_stream import MessageStream, at_most
 from forewarn.metadata.publishing.messages import (
     MAX_GREETING,
     MAX_HIDDEN,
@@ -47,7 +49,6 @@ from forewarn.metadata.publishing.messages import (
     Joined,
     Kept,
     LastPoll,
-    MessageStream,
     Misbehaved,
     NodeHello,
     Ping,
@@ -68,7 +69,6 @@ from forewarn.metadata.publishing.messages import (
     Unwelcome,
     Welcome,
     WhoIs,
-    at_most,
     frame,
 )
 from forewarn.metadata.publishing.publisher import (
@@ -512,15 +512,10 @@ class HostNodes:
     # A connection.
 
     async def serve(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        host: str,
-        certificate: bytes = b"",
+        self, stream: MessageStream[ToControl], host: str, certificate: bytes = b""
     ) -> None:
         """Serve a node until its connection is broken. `host` is the one that it can be the node
         of, and `certificate` (DER) says so, unless the node is on control's own host."""
-        stream: MessageStream[ToControl] = MessageStream(reader, writer, ToControl)
         member: NodeMember | None = None
         sending: asyncio.Task[None] | None = None
         if self._greeting[host] >= MAX_GREETINGS or not self._may_connect(host):
@@ -551,7 +546,7 @@ class HostNodes:
             assert isinstance(hello, NodeHello)
             member = self._enter(stream, hello, certificate)
             sending = self._tasks.start(self._bring_up(member), f"bringing up node {host}")
-            await self._listen(member)
+            await stream.deliver(partial(self._receive, member), member.allowance.admit)
         except (BrokenConnection, TimeoutError) as error:
             why = str(error) or f"it has sent no hello within {SNAPSHOT_WITHIN:g} s"
             if isinstance(error, Misbehaved):
@@ -738,11 +733,12 @@ class HostNodes:
     def _is_behind(self, group: str) -> bool:
         return group in self._catching_up or self._absent.shown(group, guard.boottime())
 
-    async def _listen(self, member: NodeMember) -> None:
-        while self._is_connected(member):
-            message = await member.stream.receive(member.allowance.admit)
+    def _receive(self, member: NodeMember, message: ToControl) -> None:
+        if self._is_connected(member):
             member.heard = guard.boottime()
             match message:
+                case Ping():
+                    self._answer_ping(member, message)
                 case Held(number=number, whole=whole):
                     self._publisher.confirm(member, number, whole=whole)
                     if whole:
@@ -752,8 +748,6 @@ class HostNodes:
                     self._publisher.hidden(member, frozenset(numbers))
                 case Kept():
                     self._unreachable.missed_nothing(member.host)
-                case Ping():
-                    self._answer_ping(member, message)
                 case Report():
                     report = self._own(member, message)
                     self._calls.record(report)
@@ -1044,7 +1038,7 @@ class HostNodes:
         self._publisher.unhide_all()
         for member in list(self._members.values()):
             member.stream.send(Goodbye())
-            member.stream.writer.close()
+            member.stream.close()
 
 
 def _moves(event: Event) -> bool:

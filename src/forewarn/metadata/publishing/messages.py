@@ -1,4 +1,5 @@
-"""The messages between control and the nodes on hosts, and the frames that carry them.
+"""The messages between control and the nodes on hosts, and the frames that carry them
+(`message_stream`).
 
 A frame is four bytes of length and that much msgpack. The first message in each direction contains
 the versions; it is the only one that another version has to understand. A message of a kind that is
@@ -8,10 +9,9 @@ not known here has no effect. When which message is sent is defined in `host_nod
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from functools import cache
-from typing import Annotated, Any, Generic, TypeAlias, TypeVar, cast, get_args
+from typing import Annotated, Any, TypeAlias, get_args
 
 import msgspec
 from msgspec import Meta
@@ -32,7 +32,6 @@ from forewarn.support.text import GUID
 
 NODE_PROTOCOLS = (1, 2)  # a node may have another version: the last one, and the one before
 TWO_ROUNDS = 2  # the first protocol whose nodes show the old documents until they are to hide them
-MAX_FRAME = 64 * 1024 * 1024  # bytes; a group with all the events it may have fits
 MAX_GREETING = 64 * 1024  # bytes of a node's first message
 
 # What a node may send, which may have been taken over with its host. Everything else is checked
@@ -49,10 +48,7 @@ Version: TypeAlias = Annotated[str, Meta(max_length=MAX_VERSION)]
 EventId: TypeAlias = Annotated[str, Meta(pattern=rf"^{GUID.pattern}\Z")]
 Number: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
-_LENGTH = 4
-# Bytes that are encrypted at once: OpenSSL has a buffer for the most that was ever, for as long as
-# a connection lives, and control has very many of them.
-WRITE_AT_ONCE = 2_048
+LENGTH = 4  # bytes of a frame that say how long its message is
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -401,8 +397,6 @@ class Issued(msgspec.Struct, frozen=True, kw_only=True, tag="issued"):
 FromNewHost: TypeAlias = AskAuthority | Join | UnknownMessage
 ToNewHost: TypeAlias = AuthorityAnswer | Issued | Unwelcome | UnknownMessage
 
-T = TypeVar("T")
-
 
 class _Kind(msgspec.Struct, frozen=True):
     """What every message has, of whatever version."""
@@ -415,77 +409,24 @@ _read_kind = msgspec.msgpack.Decoder(_Kind).decode
 
 def frame(message: msgspec.Struct) -> bytes:
     data = _encode(message)
-    return len(data).to_bytes(_LENGTH, "big") + data
-
-
-def at_most(limit: int) -> Callable[[int], None]:
-    """Return a function that raises Misbehaved for the length of a message beyond the limit."""
-
-    def admit(length: int) -> None:
-        if length > limit:
-            raise Misbehaved(f"a message of {length} bytes; {limit} are allowed")
-
-    return admit
-
-
-_admit = at_most(MAX_FRAME)
+    return len(data).to_bytes(LENGTH, "big") + data
 
 
 @cache
-def _decoder(messages: object) -> tuple[msgspec.msgpack.Decoder[Any], frozenset[str]]:
-    """Return what reads these messages, and their kinds; once for all connections."""
-    kinds = (message.__struct_config__.tag for message in get_args(messages))
-    return msgspec.msgpack.Decoder(messages), frozenset(kinds)
+def decoder(messages: object) -> Callable[[bytes], Any]:
+    """Return what reads these messages; one for all connections. It raises Misbehaved."""
+    kinds = {message.__struct_config__.tag for message in get_args(messages)}
+    decode = msgspec.msgpack.Decoder(messages).decode
 
-
-class MessageStream(Generic[T]):
-    """One end of a connection; T are the messages of the other end."""
-
-    def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, messages: object
-    ) -> None:
-        self._reader, self.writer = reader, writer
-        self._decoder, self._kinds = _decoder(messages)
-
-    def send(self, message: msgspec.Struct) -> None:
-        """Queue a message. Does nothing if the connection is closed."""
-        self.send_frame(frame(message))
-
-    def send_frame(self, framed: bytes) -> None:
-        if not self.writer.is_closing():
-            for at in range(0, len(framed), WRITE_AT_ONCE):
-                self.writer.write(framed[at : at + WRITE_AT_ONCE])
-
-    async def receive(self, admit: Callable[[int], None] | None = None) -> T:
-        """Return the next message. `admit` is called with its length, and raises Misbehaved if it
-        is too long. Raises BrokenConnection."""
+    def read(data: bytes) -> Any:
         try:
-            length = int.from_bytes(await self._reader.readexactly(_LENGTH), "big")
-            (admit or _admit)(length)
-            return self._decode(await self._reader.readexactly(length))
-        except (OSError, EOFError) as error:
-            raise BrokenConnection("the other process has closed the connection") from error
+            try:
+                return decode(data)
+            except msgspec.ValidationError:
+                if _read_kind(data).type in kinds:
+                    raise
+                return UnknownMessage()
         except msgspec.MsgspecError as error:
             raise Misbehaved(f"a message that cannot be read: {error}") from error
 
-    def _decode(self, data: bytes) -> T:
-        try:
-            return cast("T", self._decoder.decode(data))
-        except msgspec.ValidationError:
-            if _read_kind(data).type in self._kinds:
-                raise
-            return cast("T", UnknownMessage())
-
-    async def drain(self) -> None:
-        try:
-            await self.writer.drain()
-        except OSError as error:
-            raise BrokenConnection("the other process has closed the connection") from error
-
-    @property
-    def unsent(self) -> int:
-        """Bytes that were not sent yet."""
-        return self.writer.transport.get_write_buffer_size()
-
-    def cut(self) -> None:
-        self.writer.transport.abort()
+    return read

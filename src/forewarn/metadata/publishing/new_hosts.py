@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 
 from forewarn.core import Refused
+from forewarn.metadata.publishing.message_stream import MessageStream, at_most
 from forewarn.metadata.publishing.messages import (
     MAX_GREETING,
     AskAuthority,
@@ -14,10 +15,8 @@ from forewarn.metadata.publishing.messages import (
     FromNewHost,
     Issued,
     Join,
-    MessageStream,
     ToNewHost,
     Unwelcome,
-    at_most,
 )
 from forewarn.service.platform.enrollment import Enrollments, JoinRequest
 from forewarn.store.port import OutcomeUnknown, StoreFailed
@@ -36,10 +35,7 @@ class NewHosts:
         self._open = 0
         self._refused = LogThrottle()
 
-    async def serve(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str
-    ) -> None:
-        stream: MessageStream[FromNewHost] = MessageStream(reader, writer, FromNewHost)
+    async def serve(self, stream: MessageStream[FromNewHost], address: str) -> None:
         self._open += 1
         try:
             if self._open > MAX_ENROLLING:
@@ -52,7 +48,7 @@ class NewHosts:
             self._log_refusal(address, str(error) or "it sends nothing")  # a host tries again
         finally:
             self._open -= 1
-            writer.close()
+            stream.close()
 
     async def _answer(self, message: FromNewHost, address: str) -> ToNewHost:
         authority = self._enrollments.authority

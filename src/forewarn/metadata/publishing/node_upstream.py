@@ -25,6 +25,7 @@ from forewarn.core import Durations, Machine, Now, Time
 from forewarn.core.time import MAX_TIME, SECOND
 from forewarn.metadata.publishing import updates
 from forewarn.metadata.publishing.journal import Journal, JournalFailed, Told
+from forewarn.metadata.publishing.message_stream import MessageStream
 from forewarn.metadata.publishing.messages import (
     MAX_IDS,
     MOST_ARRIVING,
@@ -46,7 +47,6 @@ from forewarn.metadata.publishing.messages import (
     Joined,
     Kept,
     LastPoll,
-    MessageStream,
     News,
     NodeHello,
     Ping,
@@ -116,7 +116,7 @@ LOG_EVERY = 30.0  # seconds between two log records about control that cannot be
 
 AWAY = f"control could not be reached for {HOLD_CALL:g} s"
 
-Dial: TypeAlias = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+Dial: TypeAlias = Callable[[], Awaitable[MessageStream[ToNode]]]
 
 log = logger("forewarn")
 
@@ -459,8 +459,7 @@ class NodeUpstream:
             pause = min(2 * pause, MAX_DIAL_PAUSE)
 
     async def _greet(self, dial: Dial) -> _Connection:
-        reader, writer = await dial()
-        stream: MessageStream[ToNode] = MessageStream(reader, writer, ToNode)
+        stream = await dial()
         try:
             stream.send(self._hello())
             async with asyncio.timeout(HELLO_TIMEOUT):

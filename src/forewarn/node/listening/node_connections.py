@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from forewarn.metadata.publishing.host_nodes import HostNodes
+from forewarn.metadata.publishing.message_stream import MessageStream
+from forewarn.metadata.publishing.messages import FromNewHost, ToControl, ToNode
 from forewarn.metadata.publishing.new_hosts import NewHosts
 from forewarn.metadata.publishing.node_upstream import Dial
 from forewarn.node.config import Address, Config
@@ -112,17 +114,17 @@ class NodeListener:
             self._handshakes -= 1
             self.accept(tasks)
         certificate, described = tls.getpeercert(binary_form=True), tls.getpeercert() or {}
-        reader = asyncio.StreamReader()
-        protocol = asyncio.StreamReaderProtocol(reader)
-        transport = TlsTransport(self._loop, tls, protocol)
-        writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
         if certificate is None:  # which TLS allows only if hosts can be enrolled
-            await self._new_hosts.serve(reader, writer, peer[0])
+            new_host: MessageStream[FromNewHost] = MessageStream(FromNewHost)
+            TlsTransport(self._loop, tls, new_host)
+            await self._new_hosts.serve(new_host, peer[0])
             return
+        stream: MessageStream[ToControl] = MessageStream(ToControl)
+        TlsTransport(self._loop, tls, stream)
         host = host_of(described)
         if has_expired(described):  # and the session was resumed
             log.warning("a node was refused", peer=peer[0], why=f"{host}: {EXPIRED}")
-            transport.abort()
+            stream.cut()
             return
         if not host:
             log.warning(
@@ -130,22 +132,20 @@ class NodeListener:
                 peer=peer[0],
                 wanted=f"URI:{NODE_URI}HOST",
             )
-            transport.abort()
+            stream.cut()
             return
         del described  # a kilobyte
-        await self._nodes.serve(reader, writer, host, certificate)
+        await self._nodes.serve(stream, host, certificate)
 
     async def _serve_local(self, connection: socket.socket, tasks: guard.Tasks) -> None:
         """Serve the node on this host, whose socket nobody else can open."""
-        reader = asyncio.StreamReader()
-        protocol = asyncio.StreamReaderProtocol(reader)
+        stream: MessageStream[ToControl] = MessageStream(ToControl)
         try:
-            transport, _ = await self._loop.connect_accepted_socket(lambda: protocol, connection)
+            await self._loop.connect_accepted_socket(lambda: stream, connection)
         finally:
             self._handshakes -= 1
             self.accept(tasks)
-        writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
-        await self._nodes.serve(reader, writer, self._host)
+        await self._nodes.serve(stream, self._host)
 
     def close(self) -> None:
         self._loop.remove_reader(self._socket)
@@ -177,11 +177,16 @@ def _has_given_up(connection: socket.socket) -> bool:
 def make_tls_dial(address: Address, certificates: Certificates) -> Dial:
     """Return the function with which a node connects to control."""
 
-    async def dial() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def dial() -> MessageStream[ToNode]:
+        loop = asyncio.get_running_loop()
         async with asyncio.timeout(HANDSHAKE_TIMEOUT):
-            return await asyncio.open_connection(
-                address.host, address.port, ssl=certificates.context
+            _, stream = await loop.create_connection(
+                lambda: MessageStream[ToNode](ToNode),
+                address.host,
+                address.port,
+                ssl=certificates.context,
             )
+        return stream
 
     return dial
 
@@ -189,11 +194,15 @@ def make_tls_dial(address: Address, certificates: Certificates) -> Dial:
 def make_unix_dial(path: Path) -> Dial:
     """Return the function with which a node connects to control on its own host."""
 
-    async def dial() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def dial() -> MessageStream[ToNode]:
+        loop = asyncio.get_running_loop()
         try:
-            return await asyncio.open_unix_connection(path)
+            _, stream = await loop.create_unix_connection(
+                lambda: MessageStream[ToNode](ToNode), str(path)
+            )
         except OSError as error:
             raise OSError(error.errno, f"{path}: {error.strerror or error}") from error
+        return stream
 
     return dial
 

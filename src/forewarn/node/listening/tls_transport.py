@@ -13,7 +13,9 @@ import ssl
 from collections import deque
 from typing import Any
 
-READ_AT_ONCE = 16 * 1024  # bytes, the largest that TLS has in one piece
+# Bytes; TLS has no larger piece, and OpenSSL reads only one from the socket: what it has not
+# read makes the socket readable again.
+READ_AT_ONCE = 16 * 1024
 HIGH_WATER = 64 * 1024  # unsent bytes from which on the protocol is to pause, as in asyncio
 
 _AGAIN = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -92,23 +94,22 @@ class TlsTransport(asyncio.Transport):
         if not self._reads and not self._closing:
             self._reads = True
             self._loop.add_reader(self._socket, self._read)
-            self._loop.call_soon(self._read)  # OpenSSL may have read more than was asked for
 
     def _read(self) -> None:
-        tls, more = self._socket, True
+        if not self._reads:
+            return
         try:
-            while self._reads and more:
-                data = tls.recv(READ_AT_ONCE)
-                if not data:
-                    self._protocol.eof_received()
-                    self.close()
-                    return
-                self._protocol.data_received(data)
-                more = tls.fileno() >= 0 and tls.pending() > 0
+            data = self._socket.read(READ_AT_ONCE)
         except _AGAIN:
-            pass
+            return
         except OSError as error:
             self._end(error)
+            return
+        if data:
+            self._protocol.data_received(data)
+        else:
+            self._protocol.eof_received()
+            self.close()
 
     # Writing.
 
@@ -126,7 +127,7 @@ class TlsTransport(asyncio.Transport):
         try:
             while self._unsent:
                 piece = self._unsent[0]
-                sent = self._socket.send(piece)
+                sent = self._socket.write(piece)
                 if sent < len(piece):
                     self._unsent[0] = piece[sent:]
                 else:

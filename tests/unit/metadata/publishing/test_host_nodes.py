@@ -27,6 +27,7 @@ from forewarn.metadata.publishing import (
     publisher,
     updates,
 )
+from forewarn.metadata.publishing.message_stream import MessageStream
 from forewarn.metadata.publishing.messages import (
     NODE_PROTOCOLS,
     TWO_ROUNDS,
@@ -36,7 +37,6 @@ from forewarn.metadata.publishing.messages import (
     Held,
     Hidden,
     Hide,
-    MessageStream,
     News,
     NodeHello,
     Ping,
@@ -172,8 +172,7 @@ def test_a_certificate_is_for_one_host(tmp_path: Path) -> None:
     control = Control(tmp_path)
 
     async def hello(host: str, says: str, **other: object) -> ToNode:
-        reader, writer = await control.dial(host)
-        stream: MessageStream[ToNode] = MessageStream(reader, writer, ToNode)
+        stream = await control.dial(host)
         values = {
             "protocols": NODE_PROTOCOLS,
             "version": "1",
@@ -719,8 +718,7 @@ def test_a_node_cannot_claim_machines_that_do_not_move(tmp_path: Path) -> None:
                 serving=True,
                 arriving={"web_0": "web", "nobody": "web", "web_1": "nowhere"},
             )
-            reader, writer = await control.dial("h3")
-            stream: MessageStream[ToNode] = MessageStream(reader, writer, ToNode)
+            stream = await control.dial("h3")
             stream.send(hello)
             assert isinstance(await stream.receive(), Welcome)
             assert isinstance(await stream.receive(), SnapshotEnd)
@@ -743,8 +741,7 @@ async def sent_everything(
     control: Control, host: str, protocol: int = NODE_PROTOCOLS[-1]
 ) -> MessageStream[ToNode]:
     """Return the line of a node that was sent its groups, and confirms nothing."""
-    reader, writer = await control.dial(host)
-    stream: MessageStream[ToNode] = MessageStream(reader, writer, ToNode)
+    stream = await control.dial(host)
     stream.send(msgspec.structs.replace(greeting(host), protocols=(protocol,)))
     while not isinstance(await stream.receive(), SnapshotEnd):
         pass
@@ -964,16 +961,16 @@ def test_a_node_that_sends_what_is_no_message_is_disconnected_and_the_others_sta
     async def body() -> None:
         async with control(), host_node(control, "h1") as h1:
             await joined(h1)
-            reader, writer = await control.dial("h2")  # which does not even greet
+            reader, writer = await control.open("h2")  # which does not even greet
             writer.write(sent)
             if len(sent) < 4:
                 writer.close()
             assert await reader.read() == b""
             writer.close()
             line = await sent_everything(control, "h2")
-            line.writer.write(sent)
+            line.send_frame(sent)
             if len(sent) < 4:
-                line.writer.close()
+                line.close()
             with pytest.raises(BrokenConnection):
                 await line.receive()
             await h1.upstream.enable("web")
@@ -991,8 +988,7 @@ def test_a_node_that_greets_while_control_stops_is_not_served(
         async with control() as node:
             assert node.host_nodes is not None
             monkeypatch.setattr(node.host_nodes, "_closing", True)
-            reader, writer = await control.dial("h1")
-            stream: MessageStream[ToNode] = MessageStream(reader, writer, ToNode)
+            stream = await control.dial("h1")
             stream.send(greeting("h1"))
             with pytest.raises(BrokenConnection):
                 await stream.receive()

@@ -61,7 +61,7 @@ def play(body: Callable[[], Awaitable[None]]) -> None:
 @contextlib.asynccontextmanager
 async def taken_over(control: Control) -> AsyncIterator[FrozenNode]:
     """A node of h1 that has joined and sends what it is made to send."""
-    hostile = FrozenNode("h1", *await control.dial("h1"))
+    hostile = FrozenNode("h1", *await control.open("h1"))
     await hostile.greet()
     tasks = guard.Tasks()
     following = tasks.start(hostile.follow(), "hostile node")
@@ -140,7 +140,7 @@ def test_a_message_beyond_the_bounds_ends_the_line_and_is_named(
             assert node.poll_index.polls("web_0") is None
             assert node.poll_index.unknown_callers.all() == []
             assert await approved(node, h2)  # others go on
-            again = FrozenNode("h1", *await control.dial("h1"))
+            again = FrozenNode("h1", *await control.open("h1"))
             with contextlib.closing(again), pytest.raises(EOFError):  # for a while, it gets no line
                 await again.greet()
 
@@ -159,7 +159,7 @@ def test_a_greeting_beyond_the_bounds_is_not_answered(
 
     async def body() -> None:
         async with control() as node:
-            hostile = FrozenNode("h1", *await control.dial("h1"))
+            hostile = FrozenNode("h1", *await control.open("h1"))
             with contextlib.closing(hostile), pytest.raises(EOFError):
                 await hostile.greet(**greeting)
             assert not node.store.registry.hosts["h1"].node
@@ -172,7 +172,7 @@ def test_lines_without_a_greeting_are_few(tmp_path: Path) -> None:
 
     async def body() -> None:
         async with control() as node:
-            lines = [await control.dial("h1") for _ in range(host_nodes.MAX_GREETINGS + 3)]
+            lines = [await control.open("h1") for _ in range(host_nodes.MAX_GREETINGS + 3)]
             nodes = node.host_nodes
             assert nodes is not None
             await until(lambda: sum(reader.at_eof() for reader, _ in lines) == 3)

@@ -29,7 +29,7 @@ def test_a_node_of_the_first_version_stays_and_shows_what_others_show(tmp_path: 
 
     async def body() -> None:
         async with asyncio.timeout(LIMIT), control() as node, host_node(control, "h2") as h2:
-            older = FrozenNode("h1", *await control.dial("h1"))
+            older = FrozenNode("h1", *await control.open("h1"))
             await older.greet()
             assert older.welcome["protocol"] == NODE_PROTOCOLS[0] == 1
             tasks = guard.Tasks()
@@ -70,7 +70,7 @@ def test_a_sign_of_life_of_an_earlier_version_is_one(tmp_path: Path) -> None:
 
     async def body() -> None:
         async with asyncio.timeout(LIMIT), control() as node:
-            older = FrozenNode("h1", *await control.dial("h1"))
+            older = FrozenNode("h1", *await control.open("h1"))
             await older.greet()
             tasks = guard.Tasks()
             tasks.start(older.follow(), "older node")

@@ -153,7 +153,7 @@ def test_a_node_that_claims_too_much_is_refused_alone(tmp_path: Path) -> None:
     async def body() -> None:
         async with control() as node, host_node(control, "h2") as h2:
             await joined(h2)
-            liar = FrozenNode("h1", *await control.dial("h1"))
+            liar = FrozenNode("h1", *await control.open("h1"))
             await liar.greet(commit=2**53)
             assert liar.welcome["type"] == "unwelcome"
             assert warning(node) == ""

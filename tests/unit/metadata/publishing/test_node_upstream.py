@@ -20,6 +20,7 @@ from forewarn.core import Durations, GroupView
 from forewarn.core.fleet import GroupKind, Place
 from forewarn.metadata.publishing import node_upstream
 from forewarn.metadata.publishing.journal import Journal
+from forewarn.metadata.publishing.message_stream import MessageStream
 from forewarn.metadata.publishing.messages import (
     NODE_PROTOCOLS,
     Approve,
@@ -29,7 +30,6 @@ from forewarn.metadata.publishing.messages import (
     Hidden,
     Hide,
     Joined,
-    MessageStream,
     News,
     Ping,
     Pong,
@@ -38,6 +38,7 @@ from forewarn.metadata.publishing.messages import (
     SnapshotEnd,
     SnapshotPart,
     ToControl,
+    ToNode,
     Welcome,
 )
 from forewarn.metadata.publishing.node_upstream import (
@@ -60,13 +61,17 @@ class ManualControl:
         self.stream: MessageStream[ToControl] | None = None
         self._tasks = guard.Tasks()
 
-    async def dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def dial(self) -> MessageStream[ToNode]:
         if self.stream is not None:
             raise OSError("it has had its line")
+        loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()
-        self.stream = MessageStream(*await asyncio.open_connection(sock=ours), ToControl)
+        _, self.stream = await loop.create_connection(
+            lambda: MessageStream[ToControl](ToControl), sock=ours
+        )
         self._tasks.start(self._serve(self.stream), "control")
-        return await asyncio.open_connection(sock=theirs)
+        _, stream = await loop.create_connection(lambda: MessageStream[ToNode](ToNode), sock=theirs)
+        return stream
 
     async def _serve(self, stream: MessageStream[ToControl]) -> None:
         stream.send(Welcome(protocol=NODE_PROTOCOLS[-1], version=__version__, rules=Durations()))
@@ -202,12 +207,12 @@ def test_a_node_leaves_a_control_node_that_is_silent_for_one_that_accepts_it(
     silent, other = ManualControl(), ManualControl()
     dialled: list[str] = []
 
-    async def leads_nowhere() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def leads_nowhere() -> MessageStream[ToNode]:
         dialled.append("nowhere")
         await asyncio.Event().wait()
         raise AssertionError
 
-    async def follows() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def follows() -> MessageStream[ToNode]:
         if dialled.count("other") < 3:
             dialled.append("other")
             raise OSError("it does not decide")
@@ -279,7 +284,7 @@ def test_a_node_that_cannot_write_its_journal_tries_less_and_less_often_and_leav
         if len(pauses) == 8:
             raise Enough
 
-    async def dial() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def dial() -> MessageStream[ToNode]:
         raise AssertionError("control was asked")
 
     async def body() -> None:

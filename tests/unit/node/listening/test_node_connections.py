@@ -19,9 +19,7 @@ from forewarn.core import Refused
 from forewarn.metadata.publishing.messages import (
     NODE_PROTOCOLS,
     BrokenConnection,
-    MessageStream,
     NodeHello,
-    ToNode,
     Unwelcome,
     Welcome,
     frame,
@@ -207,14 +205,13 @@ def test_a_resumed_session_needs_a_certificate_that_is_still_accepted(
     async def greeted(node: Node) -> tuple[bool, type | None]:
         """Return whether a new line resumes the session, and what its hello is answered with."""
         assert node.nodes_address is not None
-        reader, writer = await make_tls_dial(node.nodes_address, own)()
-        stream: MessageStream[ToNode] = MessageStream(reader, writer, ToNode)
+        stream = await make_tls_dial(node.nodes_address, own)()
         stream.send(HELLO)
         try:
             answer = type(await stream.receive())
         except BrokenConnection:
             answer = None
-        reused = writer.get_extra_info("ssl_object").session_reused
+        reused = stream.transport.get_extra_info("ssl_object").session_reused
         stream.cut()
         return reused, answer
 
@@ -247,11 +244,11 @@ def test_no_session_is_resumed_with_a_server_whose_certificate_has_expired(
 
     async def reused(node: Node) -> bool:
         assert node.nodes_address is not None
-        reader, writer = await make_tls_dial(node.nodes_address, own)()
-        writer.write(frame(HELLO))
-        await reader.read(1)
-        writer.transport.abort()
-        return bool(writer.get_extra_info("ssl_object").session_reused)
+        stream = await make_tls_dial(node.nodes_address, own)()
+        stream.send(HELLO)
+        await stream.receive()
+        stream.cut()
+        return bool(stream.transport.get_extra_info("ssl_object").session_reused)
 
     async def play() -> None:
         async with control() as node, asyncio.timeout(PATIENCE):
@@ -270,7 +267,7 @@ def test_a_certificate_has_expired_when_its_time_is_over() -> None:
 async def _serial(node: Node, pair: Tls, authority: Authority) -> object:
     assert node.nodes_address is not None
     dial = make_tls_dial(node.nodes_address, Certificates(pair, authority.path, of_client=True))
-    _, writer = await dial()
-    certificate = writer.get_extra_info("peercert")
-    writer.close()
+    stream = await dial()
+    certificate = stream.transport.get_extra_info("peercert")
+    stream.close()
     return certificate["serialNumber"]
