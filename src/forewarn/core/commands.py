@@ -202,6 +202,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     outcome: Outcome
     begun: tuple[str, ...] = ()  # machines for which the driver was called, and has not failed
+    no_host: bool = False  # it has failed because no host can take the machines that are left
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):

@@ -179,6 +179,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     targets: dict[str, str] = {}  # by machine that it moves: the host that is reserved for it
     unsuitable: tuple[str, ...] = ()  # hosts that the driver has refused as targets
     begun: tuple[str, ...] = ()  # machines for which it is being carried out, by some answer
+    no_host: bool = False  # it goes on when there is a host that can take its machines
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):

@@ -64,6 +64,7 @@ from forewarn.service.engine.catch_up import CatchUp
 from forewarn.service.engine.clock import AWAY, Clock, Interruption, RealClock, VirtualClock
 from forewarn.service.engine.executor import Executor
 from forewarn.service.engine.feed import Feed
+from forewarn.service.engine.host_waits import HostWaits
 from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.open_attempts import OpenAttempts
 from forewarn.service.engine.publishing import Publishing
@@ -290,6 +291,7 @@ class Node(Component):
         )
         if trace is not None:
             self.executor.on_impact = trace.impact
+        self.host_waits = HostWaits(store, background, self.scheduler, self.host_index)
         self.returns = Returns(store, self.poll_index, background, self.scheduler)
         self.faults = Faults(store, self.machine_index, self.writer.now, config.faults)
         event_faults = EventFaults(self.faults, store, self.writer, self.scheduler, self.poll_index)
@@ -418,6 +420,7 @@ class Node(Component):
         await self.driver.open()
         # Before anything new starts, so that nothing is resumed twice.
         self.executor.resume(restored)
+        self.host_waits.resume()
         await apply_fleet(config, self.fleet_apply, self.machine_index)
         warn_of_closed_windows(store)
         saver = Saver(store, self.poll_index, self.writer, self.history)

@@ -13,6 +13,8 @@ from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.service.indexes.placement import targets_of
 from forewarn.service.platform.hosts import LIVE_MIGRATION
 from forewarn.service.rollouts.request import RolloutRequest
+from forewarn.store import MemoryStore
+from forewarn.store.memory import Disk
 from forewarn.testing import RefusedError, Service
 
 HERD = f"""
@@ -126,6 +128,51 @@ def test_a_machine_stays_until_there_is_a_host_that_can_take_it() -> None:
         assert notes == {"no other host can take web-0 now", "no other host can take web-1 now"}
         assert coming(service) == {}
         assert on_hosts(service) == {"h1": 3, "h2": 1}
+        recorded = service._session.node.store.seq
+        service.clock.advance("7d")
+        assert service._session.node.store.seq == recorded  # waiting is not recorded
+
+
+ONE_PLACE = """
+hosts: [{name: h1}, {name: h2, capacity: {machines: 0}}]
+groups:
+  - {name: a, kind: standalone, machines: [{name: a, host: h1}]}
+  - {name: b, kind: standalone, machines: [{name: b, host: h1}]}
+"""
+
+
+def attempts(service: Service) -> list[int]:
+    found = [event.attempt for event in active(service)]
+    return sorted(attempt.number for attempt in found if attempt is not None)
+
+
+def make_room(service: Service, machines: int) -> None:
+    fleet = ONE_PLACE.replace("machines: 0", f"machines: {machines}")
+    done = service._session.run(service._session.node.fleet_apply.text(fleet, by="operator"))
+    assert not isinstance(done, Refused)
+
+
+def test_those_that_wait_for_a_host_go_on_one_by_one_as_there_is_room() -> None:
+    disk = Disk()
+    with Service(ONE_PLACE, store=MemoryStore(disk)) as service:
+        service.host("h1").fail()
+        service.clock.advance("1h")
+        assert attempts(service) == [1, 1]
+        event = active(service)[0]
+        hold = service._session.run(service._session.node.platform.explain(event.id))
+        assert not isinstance(hold, Refused)
+        assert "it waits for a host: no other host can take" in hold.message
+    with Service(ONE_PLACE, store=MemoryStore(disk)) as service:  # which goes on waiting
+        service.clock.advance("1h")
+        assert attempts(service) == [1, 1]
+        make_room(service, 1)
+        service.clock.advance("5s")
+        assert on_hosts(service) == {"h1": 1, "h2": 1}
+        assert attempts(service) == [1]
+        make_room(service, 2)
+        service.clock.advance("1h")
+        assert on_hosts(service) == {"h2": 2}
+        assert service._session.node.scheduler.next_due() is None
 
 
 def unequal(machines: int) -> str:

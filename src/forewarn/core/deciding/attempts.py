@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from forewarn.core.commands import Again, Failed, Unclear
+from forewarn.core.commands import Again, Answer, Failed, Unclear
 from forewarn.core.events import Attempt
 from forewarn.core.time import MINUTE, SECOND, Duration, Now, Time
 
@@ -20,14 +20,11 @@ def back_off(times: int, now: Now) -> Time:
     return now.at + max(now.rules.paced(pause), LEAST_PAUSE)
 
 
-def answered(
-    attempt: Attempt, outcome: Again | Failed | Unclear, now: Now, begun: tuple[str, ...] = ()
-) -> Attempt:
-    """Return the attempt with an answer after which there is more to do. The driver has `begun`
-    with these machines."""
-    begun = tuple(dict.fromkeys((*attempt.begun, *begun)))
+def answered(attempt: Attempt, answer: Answer, now: Now) -> Attempt:
+    """Return the attempt with an answer after which there is more to do."""
+    begun = tuple(dict.fromkeys((*attempt.begun, *answer.begun)))
     closed = msgspec.structs.replace(attempt, open=False, begun=begun)
-    match outcome:
+    match answer.outcome:
         case Again(at=at):
             return msgspec.structs.replace(closed, next_at=max(at, now.at + LEAST_PAUSE))
         case Failed(why=note, unsuitable=hosts, moved=moved):
@@ -38,10 +35,12 @@ def answered(
             }
             return msgspec.structs.replace(
                 closed,
-                next_at=back_off(attempt.number, now),
+                next_at=None if answer.no_host else back_off(attempt.number, now),
                 note=note,
                 targets=reserved,
                 unsuitable=tuple(dict.fromkeys((*attempt.unsuitable, *hosts))),
+                no_host=answer.no_host,
             )
         case Unclear(why=note):
             return msgspec.structs.replace(closed, note=note, stuck=True)
+    return closed

@@ -408,7 +408,7 @@ def _answer(group: Group, command: c.Answer, now: Now) -> Changes:
             group, event, now, moved=moved, output=outcome.output, answer=outcome.answer
         )
         return Changes(items, event.id)
-    after = move(event, Move.ANSWER, attempt=answered(attempt, outcome, now, command.begun))
+    after = move(event, Move.ANSWER, attempt=answered(attempt, command, now))
     change = EventMoved(Move.ANSWER, after, output=outcome.output, answer=outcome.answer)
     if isinstance(outcome, c.Failed) and outcome.moved and event.relocates:
         return Changes(partly_moved(group, event, now, change, outcome.moved), event.id)

@@ -43,7 +43,7 @@ from forewarn.service.engine.open_attempts import Interim, OpenAttempts
 from forewarn.service.engine.publishing import Publishing
 from forewarn.service.engine.writer import Writer
 from forewarn.service.indexes.hosts import HostIndex
-from forewarn.service.indexes.placement import targets_of
+from forewarn.service.indexes.placement import must_move, targets_of
 from forewarn.store.port import Batch, Commit, Entry, OutcomeUnknown, States, Store, StoreFailed
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
@@ -225,17 +225,14 @@ class Executor:
         return result
 
     def _nowhere(self, event: Event) -> list[str]:
-        """Return the machines of an attempt that have to move, and for which there is no host. One
-        that is on a host which may stay in use can also be redeployed there."""
+        """Return the machines of an attempt that have to move, and for which there is no host."""
         if not event.relocates or event.attempt is None:
             return []
         hosts = self._store.registry.hosts
         return [
             machine.name
             for machine in self._concerned(event)
-            if machine.name not in event.attempt.targets
-            and (host := hosts.get(machine.host)) is not None
-            and (event.moves or not host.healthy)
+            if machine.name not in event.attempt.targets and must_move(event, machine, hosts)
         ]
 
     def _relocated(self, event: Event, outcome: Outcome, nowhere: Sequence[str]) -> Outcome:
@@ -314,7 +311,7 @@ class Executor:
         # What an earlier process may have begun is looked at as a whole.
         without = nowhere if commit is not None else ()
         if without and len(without) == len(self._concerned(event)):
-            return _Result(Failed(_no_host(nowhere)))
+            return _Result(Failed(_no_host(nowhere)), no_host=True)
         called: list[Task] = []
         outcome = await self.attempt(
             event.id,
@@ -329,7 +326,10 @@ class Executor:
             return None
         outcome = self._measured(event, outcome)
         done = self._impacts_of(event, outcome, called)
-        return _Result(self._relocated(event, outcome, nowhere), done)
+        relocated = self._relocated(event, outcome, nowhere)
+        # The driver has done all that can be done before there is another host.
+        no_host = isinstance(outcome, Done) and isinstance(relocated, Failed)
+        return _Result(relocated, done, no_host)
 
     def _measured(self, event: Event, outcome: Outcome) -> Outcome:
         """Return an outcome without measurements that cannot be used."""
@@ -433,7 +433,9 @@ class Executor:
                 if isinstance(outcome, Again):
                     outcome = msgspec.structs.replace(outcome, at=correction.coming(outcome.at))
             corrected = len(self._corrections)
-            answer = Answer(id=event.id, attempt=attempt, outcome=outcome, begun=begun)
+            answer = Answer(
+                id=event.id, attempt=attempt, outcome=outcome, begun=begun, no_host=result.no_host
+            )
             try:
                 await self._writer.submit(event.group, answer)
                 self._report_impacts(event.id)
@@ -604,6 +606,7 @@ class _Result(NamedTuple):
 
     outcome: Outcome
     impacts: tuple[Impact, ...] = ()
+    no_host: bool = False  # for the machines that are left
 
 
 class _Attempt(NamedTuple):

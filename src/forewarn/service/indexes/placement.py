@@ -198,13 +198,14 @@ class Placement:
         return self.alternatives(found, [record], MAX_OFFERED)[machine]
 
     def alternatives(
-        self, group: Group, machines: Iterable[Machine], limit: int
+        self, group: Group, machines: Iterable[Machine], limit: int, without: Sequence[str] = ()
     ) -> dict[str, tuple[str, ...]]:
-        """Return the hosts that each of these machines could move to, the best first."""
+        """Return the hosts that each of these machines could move to, `without` some, the best
+        first."""
         spread = _Spread(group)
         view = _View(self, self.ranking(), self._store.registry.hosts)
         return {
-            machine.name: tuple(view.candidates(machine, spread, limit=limit))
+            machine.name: tuple(view.candidates(machine, spread, without, limit=limit))
             for machine in machines
         }
 
@@ -473,6 +474,13 @@ def _largest_first(machine: Machine) -> tuple[int, int]:
 def targets_of(event: Event) -> Mapping[str, str]:
     """Return the targets of the machines of an event by machine."""
     return event.attempt.targets if event.attempt is not None else {}
+
+
+def must_move(event: Event, machine: Machine, hosts: Mapping[str, Host]) -> bool:
+    """Does an event that moves machines need another host for this one? One that is on a host which
+    may stay in use can also be redeployed there."""
+    host = hosts.get(machine.host)
+    return host is not None and (event.moves or not host.healthy)
 
 
 def _with_targets(change: Change, targets: Mapping[str, Mapping[str, str]]) -> Change:

@@ -119,6 +119,10 @@ def under_way(
             f"it is unknown whether it was carried out (attempt {attempt.number}: {attempt.note})"
         )
         return (_driver(message, attempt.at, operator),)
+    if attempt.no_host:
+        message = f"it waits for a host: {attempt.note}"
+        by = "whoever adds, repairs, uncordons or empties a host; or an operator, by finishing it"
+        return (_driver(message, attempt.at, by),)
     if attempt.note:
         message = f"attempt {attempt.number} failed ({attempt.note}); it is repeated automatically"
         if attempt.unsuitable:

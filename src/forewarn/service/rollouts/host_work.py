@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from forewarn.core import Refused
-from forewarn.core.commands import Again, Done, Failed, Outcome, Unclear
+from forewarn.core.commands import Again, Answer, Done, Failed, Outcome, Unclear
 from forewarn.core.deciding.attempts import answered
 from forewarn.core.events import Attempt, Source
 from forewarn.core.fleet import Host
@@ -147,21 +147,22 @@ class HostWork:
             host = states.registry.hosts.get(work.host)
             puts: list[Put] = []
 
-            def answer(current: Work) -> Work:
+            def with_answer(current: Work) -> Work:
                 attempt = current.attempt
                 if current.id != work.id or attempt is None or not attempt.open:
                     return current
                 if current.returned_at is not None:
                     return current  # somebody has put the host back meanwhile
                 if not isinstance(outcome, Done):
-                    after = answered(attempt, outcome, now)
+                    answer = Answer(id=work.id, attempt=attempt.number, outcome=outcome)
+                    after = answered(attempt, answer, now)
                     return msgspec.structs.replace(current, attempt=after)
                 if host is not None and host.cordoned:
                     puts.append(HostPut(_in_service(host), f"rollout {id}"))
                 attempt = msgspec.structs.replace(attempt, open=False)
                 return msgspec.structs.replace(current, returned_at=now.at, attempt=attempt)
 
-            changed = _with_work(states, id, answer)
+            changed = _with_work(states, id, with_answer)
             return CommitPlan(puts=[*puts, *_put(changed, _what(work.host, outcome))])
 
         while True:
