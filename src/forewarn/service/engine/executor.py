@@ -557,7 +557,7 @@ class Executor:
         while True:
             await self._wait_for_lease()
             task = attempt.task()
-            self._open_attempts.begin(task.event, task.group)
+            self._open_attempts.begin(task.event, _events_of(task))
             if not called:
                 attempt.called(task)
                 called = True
@@ -574,6 +574,7 @@ class Executor:
         since, times = self._writer.now().at, 0
         while True:
             task = attempt.task()
+            self._open_attempts.begin(task.event, _events_of(task))
             try:
                 observed = await self._driver.observe(task)
             except Exception as error:
@@ -595,6 +596,13 @@ class Executor:
         if current is None or current.attempt is None or not current.attempt.open:
             return None
         return self.task(current, fence=fence, without=without)
+
+
+def _events_of(task: Task) -> dict[str, str]:
+    """Return the events that a task carries out, with their groups."""
+    if task.parts:
+        return {part.event: part.group for part in task.parts}
+    return {} if task.work else {task.event: task.group}
 
 
 class _Ended(Exception):

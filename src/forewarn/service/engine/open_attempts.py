@@ -6,7 +6,7 @@ This is kept in memory alone. After a crash, an open attempt is observed in any 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -35,24 +35,27 @@ class OpenAttempts:
         self._scheduler = scheduler
         self._ledger = ledger
         self._on_progress = on_progress  # of an event
-        self._groups: dict[str, str] = {}  # of what the driver carries out, by id; empty for work
+        # By the id of what the driver carries out: the events that are carried out as one, with
+        # their groups; none for work on a host.
+        self._events: dict[str, Mapping[str, str]] = {}
         self._interim: dict[str, Interim] = {}  # by the id of the event, or of the work on a host
         self._waiting: dict[str, tuple[str, asyncio.Event]] = {}
 
     def interim(self, id: str) -> Interim | None:
         return self._interim.get(id)
 
-    def begin(self, id: str, group: str) -> None:
-        """Note that the driver is asked to carry something out."""
-        self._groups[id] = group
+    def begin(self, id: str, events: Mapping[str, str]) -> None:
+        """Note that the driver is asked to carry something out: these events, with their groups, or
+        work on a host."""
+        self._events[id] = {**self._events.get(id, {}), **events}
 
     def report(self, id: str, progress: str) -> None:
         """Note how far the driver is; it may say so at any time until it has an answer."""
         text = storable(progress)[:MAX_PROGRESS]
-        if id in self._groups and self._interim.get(id) != Interim(text):
-            self._interim[id] = Interim(text)
-            if group := self._groups[id]:
-                self._on_progress(Progress(id, group, text))
+        if id in self._events and self._interim.get(id) != Interim(text):
+            self._note(id, Interim(text))
+            for event, group in self._events[id].items():
+                self._on_progress(Progress(event, group, text))
 
     async def wait(self, id: str, call: str, until: Time) -> None:
         """Wait until the driver is asked again at that time. `call` is the entry of its call in the
@@ -89,14 +92,20 @@ class OpenAttempts:
     def cannot_see(self, id: str, unseen: str, since: Time, until: Time) -> None:
         """Note why the driver cannot see what has happened."""
         progress = self._interim.get(id, Interim()).progress
-        self._interim[id] = Interim(progress, unseen, since, until)
+        self._note(id, Interim(progress, unseen, since, until))
+
+    def _note(self, id: str, interim: Interim) -> None:
+        for one in (id, *self._events.get(id, ())):
+            self._interim[one] = interim
 
     def close(self, id: str) -> None:
         """Forget what was said of an attempt that is over."""
-        self._groups.pop(id, None)
+        events = self._events.pop(id, {})
         interim = self._interim.pop(id, None)
-        if interim is not None and interim.progress:
-            self._on_progress(Progress(id, "", ""))
+        for event in events:
+            self._interim.pop(event, None)
+            if interim is not None and interim.progress:
+                self._on_progress(Progress(event, "", ""))
 
 
 def _alarm(id: str) -> str:

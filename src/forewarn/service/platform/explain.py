@@ -97,13 +97,12 @@ def under_way(
     if attempt is None:
         if not carried_out_jointly(event):
             return ()
-        return (
-            _driver(
-                f"it is carried out together with the others on host '{event.host}'",
-                since,
-                "the lead event",
-            ),
-        )
+        message = f"it is carried out together with the others on host '{event.host}'"
+        if interim is not None and interim.unseen:
+            message += f"; what has happened cannot be seen yet: {interim.unseen}"
+        elif interim is not None and interim.progress:
+            message += f": {interim.progress}"
+        return (_driver(message, since, "the lead event"),)
     operator = "an operator, by retrying the event if it did not happen, or finishing it if it did"
     if attempt.open:
         message = f"the driver is at work (attempt {attempt.number}{_moving(attempt)})"

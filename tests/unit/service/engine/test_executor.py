@@ -327,6 +327,28 @@ def test_a_driver_that_is_at_work_stores_nothing_and_says_how_far_it_is() -> Non
     assert driver.asked == ["check", *["perform 1"] * 61]
 
 
+def test_each_event_of_a_host_says_how_far_the_driver_is() -> None:
+    fleet = """
+hosts: [h1]
+groups:
+  - {name: web, kind: standalone, machines: [{name: web, host: h1}]}
+  - {name: sql, kind: standalone, machines: [{name: sql, host: h1}]}
+"""
+    driver = Scripted(Running(MINUTE, "63 %"), ConnectionError("lost"), observes=LOST)
+    with Service(fleet, driver=driver) as service:
+        service.host("h1").maintain("Reboot")
+        service.clock.advance("15m")
+        ids = [event.id for event in service._session.node.platform.active()]
+        assert [progress(service, id) for id in ids] == ["63 %", "63 %"]
+        assert all("63 %" in says(service, id) for id in ids)
+        service.clock.advance("1m")
+        assert all("cannot be seen yet" in says(service, id) for id in ids)
+        driver._observes = Happened()
+        service.clock.advance("5m")
+        assert [progress(service, id) for id in ids] == ["", ""]
+        assert [status(service, id) for id in ids] == [Status.FINISHED, Status.FINISHED]
+
+
 def test_a_driver_that_loses_its_connection_at_work_is_asked_what_happened() -> None:
     driver = Scripted(Running(SECOND, "10 %"), LOST, Done(), observes=LOST)
     with Service(SAMPLE, driver=driver) as service:
