@@ -5,12 +5,12 @@ Taken from the service's `event` lines; in a recording made by a client, from th
 
 from __future__ import annotations
 
+from forewarn.traces import courses
 from forewarn.traces.exchanges import Exchange, Stamp
 from forewarn.verdict.clients import Client
 from forewarn.verdict.values import Course
 
 SCHEDULED, STARTED = "Scheduled", "Started"
-WITHDRAWN, FINISHED = "withdrawn", "finished"
 MAX_STATUSES = 4  # of one event that are remembered of one machine
 
 
@@ -69,25 +69,18 @@ class MachineCourse:
         self.delisted = None
 
 
-class EventCourse:
-    """The course of one event. `recorded`: from `event` lines, so that it is complete."""
+class EventCourse(courses.Course[Stamp]):
+    """The course of one event, and on each machine, whose client may be among `clients`."""
 
-    def __init__(self, id: str, group: str, *, recorded: bool) -> None:
-        self.id, self.group, self.recorded = id, group, recorded
-        self.type = self.source = ""
-        self.machines: tuple[str, ...] = ()
-        self.seconds: float | None = None
-        self.not_before: float | None = None
-        self.visible: Stamp | None = None
+    def __init__(self, id: str, group: str, clients: dict[str, Client]) -> None:
+        super().__init__(id)
+        self.group = group
+        self._clients = clients
         self.hidden = False  # its group was disabled for a while
-        self.sudden = False  # it was never Scheduled
         self.interrupted = False  # while it was Scheduled, the service was down
         self.approved: float | None = None
         self.approved_by = ""
-        self.started: Stamp | None = None
         self.impact: float | None = None
-        self.over: Stamp | None = None
-        self.ending = ""
         self.machine_courses: dict[str, MachineCourse] = {}
 
     @property
@@ -101,21 +94,20 @@ class EventCourse:
         """Whether it started because it was approved."""
         return self.started is not None and self.approved is not None
 
-    def machine_course(self, machine: str, client: Client | None) -> MachineCourse:
+    def machine_course(self, machine: str) -> MachineCourse:
         course = self.machine_courses.get(machine)
         if course is None:
-            polls = client.polls if client else 0
             course = self.machine_courses[machine] = MachineCourse(
-                machine, machine in self.machines, polls
+                machine, machine in self.machines, self._polls(machine)
             )
         return course
 
-    def begin(self, at: Stamp, clients: dict[str, Client]) -> None:
+    def begin(self, at: Stamp) -> None:
         if self.started is not None:
             return
         self.started = at
         for course in self.machine_courses.values():
-            course.polled_started = self._polled_since(course, clients)
+            course.polled_started = self._polled_since(course)
         attempts = [
             (course.uncertain_approval, course.machine)
             for course in self.machine_courses.values()
@@ -124,23 +116,30 @@ class EventCourse:
         early = self.not_before is not None and at.t < self.not_before and not self.sudden
         if early and self.approved is None and attempts:
             self.approved, self.approved_by = min(attempts)
+        for machine in self.machines:
+            if machine in self._clients:  # it is being disturbed: paused until it polls again
+                self._clients[machine].paused = True
 
-    def end(self, at: Stamp, ending: str, clients: dict[str, Client]) -> None:
+    def end(self, at: Stamp, ending: str) -> None:
         if self.over is not None:
             return
-        self.over, self.ending = at, ending
+        super().end(at, ending)
         for course in self.machine_courses.values():
-            course.polls_over = _polls(course, clients)
-            course.polled_over = self._polled_since(course, clients)
+            course.polls_over = self._polls(course.machine)
+            course.polled_over = self._polled_since(course)
 
     def approve(self, by: str, at: float) -> None:
         if self.approved is None and self.over is None and self.started is None:
             self.approved, self.approved_by = at, by
 
-    def _polled_since(self, course: MachineCourse, clients: dict[str, Client]) -> bool:
+    def _polls(self, machine: str) -> int:
+        client = self._clients.get(machine)
+        return client.polls if client else 0
+
+    def _polled_since(self, course: MachineCourse) -> bool:
         """Return whether the machine sent a poll after the event became visible, and got an
         answer, whatever it was."""
-        client = clients.get(course.machine)
+        client = self._clients.get(course.machine)
         if client is None or client.asked is None or client.polls == course.polls_visible:
             return False
         return self.visible is None or _not_before(client.asked, self.visible)
@@ -206,11 +205,6 @@ def _not_before(stamp: Stamp, moment: Stamp) -> bool:
     if moment.real is None or stamp.real is None:
         return moment.t <= stamp.t
     return moment.real <= stamp.real
-
-
-def _polls(course: MachineCourse, clients: dict[str, Client]) -> int:
-    client = clients.get(course.machine)
-    return client.polls if client else 0
 
 
 def _length(start: float | None, end: float | None) -> float | None:

@@ -92,12 +92,12 @@ class Observed:
                 events.setdefault(machine, []).append(event)
         return events
 
-    def event_course(self, id: str, group: str, *, recorded: bool) -> EventCourse:
+    def event_course(self, id: str, group: str) -> EventCourse:
         event_course = self.events.get(id)
         if event_course is None:
             if len(self.events) >= MAX_EVENTS:
                 self._forget_one()
-            event_course = self.events[id] = EventCourse(id, group, recorded=recorded)
+            event_course = self.events[id] = EventCourse(id, group, self.clients)
             self.active.setdefault(group, {})[id] = event_course
         return event_course
 
@@ -127,7 +127,7 @@ class Observed:
                 return None  # the event itself was forgotten
             self._courses += 1
             self._unaffected_courses += unaffected
-            course = event.machine_course(machine, self.clients.get(machine))
+            course = event.machine_course(machine)
             course.disconnected = machine in self._disconnected
         return course
 
@@ -169,8 +169,8 @@ class Observed:
             id: event for id, event in self.unannounced.items() if event.over is None
         }
         documents = {name: client.documents for name, client in self.clients.items()}
-        self.clients = {name: Client(name, self.group_of(name)) for name in documents}
-        for name, client in self.clients.items():
+        for name in documents:  # in place: events know the clients, too
+            client = self.clients[name] = Client(name, self.group_of(name))
             client.documents = documents[name]
         for event in self.events.values():
             for machine_course in event.machine_courses.values():

@@ -13,15 +13,14 @@ from typing import Any
 import msgspec
 
 from forewarn.traces import lines
+from forewarn.traces.courses import FINISHED, id_of
 from forewarn.traces.exchanges import Exchange, Stamp, exchange, passed, stamp
 from forewarn.verdict import conduct_rules
 from forewarn.verdict.clients import Client, Unresponsive
 from forewarn.verdict.complaints import Complaints, in_order
 from forewarn.verdict.documents import Documents, ShownDocument
 from forewarn.verdict.event_courses import (
-    FINISHED,
     STARTED,
-    WITHDRAWN,
     EventCourse,
     MachineCourse,
 )
@@ -35,7 +34,6 @@ from forewarn.wire.versions import NEWEST
 
 MAX_REASON = 500  # characters of what a machine was busy with
 MAX_FAILED_SCENARIOS = 20  # that are named in a verdict
-ENDINGS = {"finish": FINISHED, "withdraw": WITHDRAWN}
 
 
 class Observer:
@@ -160,7 +158,7 @@ class Observer:
                 self._observed.interrupt(self._now)
 
     def _event_of(self, line: Mapping[str, Any]) -> EventCourse | None:
-        return self._observed.events.get(lines.name(line.get("event")).upper())
+        return self._observed.events.get(id_of(line))
 
     def _unresponsive(self, line: Mapping[str, Any], now: Stamp) -> None:
         machine = lines.name(line.get("machine"))
@@ -200,7 +198,7 @@ class Observer:
             course.busy = reason or "the reason is not recorded"
 
     def _unannounced(self, line: Mapping[str, Any], now: Stamp) -> None:
-        id = lines.name(line.get("event")).upper()
+        id = id_of(line)
         if id:
             self._observed.carried_out_unannounced(
                 Unannounced(
@@ -215,7 +213,7 @@ class Observer:
 
     def _unannounced_step(self, line: Mapping[str, Any], **times: float) -> None:
         """Keep the first time of each step, since lines may be written again after a restart."""
-        event = self._observed.unannounced.get(lines.name(line.get("event")).upper())
+        event = self._observed.unannounced.get(id_of(line))
         if event is None:
             return
         new = {name: t for name, t in times.items() if getattr(event, name) is None}
@@ -225,40 +223,21 @@ class Observer:
         self._observed.carried_out_unannounced(after)
 
     def _event(self, line: Mapping[str, Any], now: Stamp) -> None:
-        id, move = lines.name(line.get("event")).upper(), lines.name(line.get("move"))
+        id = id_of(line)
         if not id:
             return
-        event = self._observed.event_course(id, lines.name(line.get("group")), recorded=True)
-        event.recorded = True
-        event.type, event.source = lines.name(line.get("type")), lines.name(line.get("source"))
-        event.machines = lines.names(line.get("machines")) or event.machines
-        event.not_before = lines.number(line.get("not_before"))
-        event.seconds = lines.number(line.get("seconds"))
-        if event.visible is None and line.get("listed") is True and move not in ENDINGS:
-            event.visible = now
+        event = self._observed.event_course(id, lines.name(line.get("group")))
+        event.describe(line)
         for machine in event.machines:
             self._observed.machine_course(event, machine)
+        event.move(line, now)
         if event.visible is now:
             for course in event.machine_courses.values():
                 client = self._observed.clients.get(course.machine)
                 course.polls_visible = client.polls if client else 0
                 course.backing_off = bool(client and (client.trouble or client.away))
-        if move == "strike":
-            event.sudden = True
-        if move in ("strike", "start"):
-            self._begin(event, now)
-        if move in ENDINGS:
-            event.end(now, ENDINGS[move], self._observed.clients)
+        if event.over is now:
             self._observed.end_event(event)
-
-    def _begin(self, event: EventCourse, at: Stamp) -> None:
-        if event.started is not None:
-            return
-        event.begin(at, self._observed.clients)
-        for machine in event.machines:
-            client = self._observed.clients.get(machine)
-            if client is not None:
-                client.paused = True  # until it polls again, since its machine is being disturbed
 
     def _exchange(self, request: Exchange) -> None:
         client = self._observed.client(request.machine, request.source)
@@ -312,10 +291,9 @@ class Observer:
             if event is None:
                 if request.fault:
                     continue  # the fault may have invented it
-                event = observed.event_course(listed.id, client.group, recorded=False)
-                event.type, event.source = listed.type, listed.source
-                event.machines, event.visible = listed.resources, request.done
-                event.seconds = listed.seconds
+                event = observed.event_course(listed.id, client.group)
+                event.fill_in(listed)
+                event.visible = request.done
                 event.sudden = listed.status == STARTED
                 for machine in listed.resources:
                     observed.machine_course(event, machine)
@@ -324,7 +302,7 @@ class Observer:
             if not event.recorded:
                 event.not_before = event.not_before or listed.not_before
                 if listed.status == STARTED:
-                    self._begin(event, request.done)
+                    event.begin(request.done)
             unaffected = client.machine not in event.machine_courses
             course = observed.machine_course(event, client.machine)
             if course is not None:
@@ -346,7 +324,7 @@ class Observer:
             if course is not None and course.delisted is None:
                 course.delisted = request.done
             if not event.recorded:
-                event.end(request.done, FINISHED if event.started else "", self._observed.clients)
+                event.end(request.done, FINISHED if event.started else "")
                 self._observed.end_event(event)
 
     def _mark_hidden_types(self, client: Client, document: ShownDocument) -> None:

@@ -6,13 +6,13 @@ what a more lenient endpoint accepts is not wrong there.
 
 from __future__ import annotations
 
+from forewarn.traces.courses import WITHDRAWN
 from forewarn.traces.exchanges import Exchange, apart, passed
 from forewarn.traces.lines import printable
 from forewarn.verdict.clients import Client
 from forewarn.verdict.complaints import Complaints
 from forewarn.verdict.event_courses import (
     STARTED,
-    WITHDRAWN,
     EventCourse,
     MachineCourse,
     after,

@@ -11,34 +11,39 @@ from typing import Any
 
 import msgspec
 
-from forewarn.support.convert import convert
 from forewarn.testing.recording.documents import RecordedDocument, recorded_document
+from forewarn.traces.courses import ENDINGS, FINISHED, WITHDRAWN, Course, id_of
 from forewarn.traces.documents import ListedEvent
 from forewarn.traces.exchanges import Exchange, Stamp, exchange
 from forewarn.traces.lines import time_of
 
 REFORMATTED = "reformatted"  # marks a document whose form has been altered
-_ENDINGS = ("finish", "withdraw")
 
 
-class EventLife(msgspec.Struct, kw_only=True):
+class EventLife(Course[float]):
     """One event. Times are seconds on the service's clock; None: not in the recording."""
 
-    id: str
-    type: str
-    machines: tuple[str, ...]
-    appeared: float
-    not_before: float | None = None
-    started: float | None = None
-    over: float | None = None
-    last_scheduled: float | None = None  # when it was last known not to have started
-    withdrawn: bool = False
-    description: str = ""
-    source: str = "Platform"
-    duration: int = -1
+    def __init__(self, id: str, appeared: float) -> None:
+        super().__init__(id)
+        self.visible = appeared
+        self.last_scheduled: float | None = None  # when it was last known not to have started
+        self.description = ""
 
     @property
-    def sudden(self) -> bool:
+    def appeared(self) -> float:
+        assert self.visible is not None
+        return self.visible
+
+    @property
+    def withdrawn(self) -> bool:
+        return self.ending == WITHDRAWN
+
+    @property
+    def duration(self) -> int:
+        return -1 if self.seconds is None else int(self.seconds)
+
+    @property
+    def never_scheduled(self) -> bool:
         """Whether it was never seen as Scheduled."""
         return self.last_scheduled is None
 
@@ -46,7 +51,7 @@ class EventLife(msgspec.Struct, kw_only=True):
     def early(self) -> bool:
         """Whether it started before its NotBefore, and so was approved."""
         return (
-            not self.sudden
+            not self.never_scheduled
             and self.started is not None
             and (self.not_before is None or self.started < self.not_before)
         )
@@ -154,44 +159,31 @@ class _Builder:
     def _update_from_document(self, event: ListedEvent, t: float) -> EventLife:
         life = self._by_documents.get(event.id)
         if life is None:
-            life = self._by_documents[event.id] = EventLife(
-                id=event.id, type=event.type, machines=event.resources, appeared=t
-            )
+            life = self._by_documents[event.id] = EventLife(event.id, t)
+            life.fill_in(event)
         if event.status == "Scheduled":
             life.last_scheduled = t
             if event.not_before is not None:
                 life.not_before = event.not_before
-        elif life.started is None:
-            life.started = t
+        else:
+            life.begin(t)
         return life
 
     # From the service's own lines.
 
     def _update_from_step(self, line: Mapping[str, Any], t: float) -> None:
-        try:
-            step = convert(line, _Move)
-        except msgspec.ValidationError:
-            return
-        life = self._by_moves.get(step.event)
+        id = id_of(line)
+        life = self._by_moves.get(id)
         if life is None:
-            if not step.listed or step.move in _ENDINGS:
+            if not id or line.get("listed") is not True or line.get("move") in ENDINGS:
                 return
-            life = self._by_moves[step.event] = EventLife(
-                id=step.event,
-                type=step.type,
-                machines=step.machines,
-                appeared=t,
-                source=step.source,
-                duration=step.seconds,
-            )
-        if step.status == "Scheduled":
-            life.last_scheduled, life.not_before = t, step.not_before
-        elif step.move in _ENDINGS:
-            life.over, life.withdrawn = t, step.move == "withdraw"
-        elif life.started is None:
-            life.started = t
-            if life.last_scheduled is not None:
-                life.last_scheduled = t
+            life = self._by_moves[id] = EventLife(id, t)
+        begun = life.started is not None
+        life.move(line, t)
+        if line.get("status") == "Scheduled" or (
+            life.started == t and not begun and life.last_scheduled is not None
+        ):
+            life.last_scheduled = t
 
     def finish(self) -> EventLives:
         lives = self._by_moves or self._by_documents
@@ -202,7 +194,6 @@ class _Builder:
             life.description = listed.description or ""
             if not self._by_moves:
                 life.source = "User" if listed.source == "User" else "Platform"
-                life.duration = -1 if listed.seconds is None else int(listed.seconds)
         return EventLives(
             lives=tuple(sorted(lives.values(), key=lambda life: life.appeared)),
             begins=self._last if self._first is None else self._first,
@@ -213,28 +204,13 @@ class _Builder:
         )
 
 
-class _Move(msgspec.Struct):
-    event: str
-    move: str
-    status: str
-    type: str
-    source: str
-    machines: tuple[str, ...]
-    not_before: float
-    seconds: int
-    listed: bool
-
-
 def _end_unlisted(life: EventLife, t: float) -> None:
     """End the life of an event that is not listed any more.
 
     If it was never seen as Started it was withdrawn, unless it was due in between: then it started
     and ended between two polls.
     """
-    life.over = t
-    if life.started is not None:
-        return
-    if life.not_before is not None and life.not_before <= t:
+    due = life.not_before is not None and life.not_before <= t
+    if life.started is None and life.not_before is not None and due:
         life.started = max(life.not_before, life.last_scheduled or life.not_before)
-    else:
-        life.withdrawn = True
+    life.end(t, WITHDRAWN if life.started is None else FINISHED)

@@ -165,7 +165,7 @@ class _Writer:
         return entry
 
     def _notice(self, life: EventLife) -> dict[str, Any]:
-        if life.sudden:
+        if life.never_scheduled:
             if life.appeared <= self._recording.begins:
                 self._note(life, "had already started when the recording began")
             return {"sudden": True}
@@ -229,7 +229,7 @@ def _replayed_start(life: EventLife, seen: float) -> float:
 
     One that starts by itself does so at its NotBefore, not when a client first saw it as Started.
     """
-    by_itself = not (life.sudden or life.early or life.late)
+    by_itself = not (life.never_scheduled or life.early or life.late)
     return life.not_before if by_itself and life.not_before is not None else seen
 
 

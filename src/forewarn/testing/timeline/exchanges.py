@@ -76,7 +76,7 @@ def _document(
             affected = memory.lane(name)
             if affected is not None and not affected.group:
                 affected.group = event.group
-        if not event.has_steps:
+        if not event.recorded:
             _infer(memory, event, listed.status, t)
         sighting = event.sighting(lane.machine)
         if sighting is not None and sighting.seen is None:
@@ -107,7 +107,7 @@ def _record_delisted(
     sighting = event.sighting(lane.machine)
     if sighting is not None and sighting.delisted is None:
         sighting.delisted = t
-    if event.has_steps or event.ended is not None:
+    if event.recorded or event.over is not None:
         return
     early = event.not_before is not None and t < event.not_before
     if event.started is not None:

@@ -20,6 +20,7 @@ from forewarn.testing.timeline.values import (
     Outage,
     ScenarioOutcome,
 )
+from forewarn.traces.courses import FINISHED, WITHDRAWN
 
 
 class TimelineMemory:
@@ -55,7 +56,7 @@ class TimelineMemory:
         record = self.events.get(id)
         if record is None:
             if len(self.events) >= MAX_EVENTS:
-                ended = (event.id for event in self.events.values() if event.ended is not None)
+                ended = (event.id for event in self.events.values() if event.over is not None)
                 del self.events[next(ended, next(iter(self.events)))]
                 self.dropped_events += 1
             record = self.events[id] = EventRecord(id)
@@ -104,10 +105,13 @@ class TimelineMemory:
             self.report(t, f"{by} approved {self.describe(event)}")
 
     def record_end(self, event: EventRecord, ending: str, t: float) -> None:
-        if event.ended is None:
-            event.ended, event.ending = t, ending
-            outcome = {"finished": "has ended", "withdrawn": "was withdrawn"}.get(ending, "is gone")
-            self.report(t, f"{self.describe(event)} {outcome}")
+        if event.over is None:
+            event.end(t, ending)
+            self.report_end(event, t)
+
+    def report_end(self, event: EventRecord, t: float) -> None:
+        outcomes = {FINISHED: "has ended", WITHDRAWN: "was withdrawn"}
+        self.report(t, f"{self.describe(event)} {outcomes.get(event.ending, 'is gone')}")
 
     def record_outage(self, start: float, end: float, message: str) -> None:
         start = max(start, self.begins or 0.0)

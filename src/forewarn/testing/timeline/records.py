@@ -20,7 +20,7 @@ from forewarn.testing.timeline.values import (
     Sighting,
     Tick,
 )
-from forewarn.traces.documents import ListedEvent
+from forewarn.traces.courses import Course
 from forewarn.traces.lines import MAX_RESOURCES
 
 
@@ -32,32 +32,14 @@ class SightingRecord:
     delisted: float | None = None
 
 
-@dataclass(slots=True)
-class EventRecord:
-    id: str
-    type: str = ""
-    source: str = ""
-    group: str = ""
-    machines: tuple[str, ...] = ()
-    visible: float | None = None
-    not_before: float | None = None
-    approved: float | None = None
-    approved_by: str = ""
-    started: float | None = None
-    impacts: list[Impact] = field(default_factory=list)
-    ended: float | None = None
-    ending: str = ""
-    has_steps: bool = False  # from the service's own lines; else they are inferred from documents
-    sightings: dict[str, SightingRecord] = field(default_factory=dict)
-    other_machines: int = 0
-
-    def fill_in(self, listed: ListedEvent) -> None:
-        """Fill in what is not known yet from an entry of a document."""
-        self.type = self.type or listed.type
-        self.source = self.source or listed.source
-        self.machines = self.machines or listed.resources
-        if self.not_before is None:
-            self.not_before = listed.not_before
+class EventRecord(Course[float]):
+    def __init__(self, id: str) -> None:
+        super().__init__(id)
+        self.approved: float | None = None
+        self.approved_by = ""
+        self.impacts: list[Impact] = []
+        self.sightings: dict[str, SightingRecord] = {}
+        self.other_machines = 0
 
     def sighting(self, machine: str) -> SightingRecord | None:
         """Return the record of this machine, which is created if needed.
@@ -105,7 +87,7 @@ class EventRecord:
             approved_by=self.approved_by,
             started=self.started,
             impacts=tuple(self.impacts),
-            ended=self.ended,
+            ended=self.over,
             ending=self.ending,
             sightings=tuple(sightings),
         )

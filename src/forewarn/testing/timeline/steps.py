@@ -18,6 +18,7 @@ from forewarn.testing.timeline.values import (
     ScenarioOutcome,
 )
 from forewarn.traces import lines
+from forewarn.traces.courses import FINISHED, id_of
 
 
 def fleet(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
@@ -40,31 +41,23 @@ def fleet(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
 
 
 def event(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
-    id, move = lines.name(line.get("event")).upper(), lines.name(line.get("move"))
+    id = id_of(line)
     if not id:
         return
     record = memory.event(id)
-    record.has_steps = True
-    record.type = lines.name(line.get("type")) or record.type
-    record.source = lines.name(line.get("source")) or record.source
-    record.group = lines.name(line.get("group")) or record.group
-    record.machines = lines.names(line.get("machines")) or record.machines
-    not_before = lines.instant(line.get("not_before"))
-    record.not_before = record.not_before if not_before is None else not_before
+    listed, begun, ended = (at is not None for at in (record.visible, record.started, record.over))
+    move = record.move(line, t)
     for name in record.machines:
         lane = memory.lane(name)
         if lane is not None and not lane.group:
             lane.group = record.group
-    if record.visible is None and (line.get("listed") is True or move == "list"):
-        record.visible = t
-        if move in ("raise", "list"):
-            memory.report(t, f"{memory.describe(record)} is announced")
-    if move in ("start", "strike") and record.started is None:
-        record.started = t
+    if record.visible is not None and not listed and move in ("raise", "list"):
+        memory.report(t, f"{memory.describe(record)} is announced")
+    if record.started is not None and not begun:
         how = "started without notice" if move == "strike" else "has started"
         memory.report(t, f"{memory.describe(record)} {how}{_approver(record, line, t)}")
-    if move in ("finish", "withdraw"):
-        memory.record_end(record, "finished" if move == "finish" else "withdrawn", t)
+    if record.over is not None and not ended:
+        memory.report_end(record, t)
 
 
 def _approver(record: EventRecord, line: Mapping[str, Any], t: float) -> str:
@@ -78,13 +71,11 @@ def _approver(record: EventRecord, line: Mapping[str, Any], t: float) -> str:
 
 
 def approval(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
-    memory.record_approval(
-        lines.name(line.get("event")).upper(), lines.name(line.get("by")) or "operator", t, None
-    )
+    memory.record_approval(id_of(line), lines.name(line.get("by")) or "operator", t, None)
 
 
 def impact(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
-    id = lines.name(line.get("event")).upper()
+    id = id_of(line)
     if not id:
         return
     record = memory.event(id)
@@ -100,15 +91,12 @@ def impact(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
 
 def unannounced(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     """Record the start of an event that is carried out without being listed."""
-    id = lines.name(line.get("event")).upper()
+    id = id_of(line)
     if not id:
         return
     record = memory.event(id)
-    reported, record.has_steps = record.has_steps, True
-    record.type = lines.name(line.get("type")) or record.type
-    record.source = lines.name(line.get("source")) or record.source
-    record.group = lines.name(line.get("group")) or record.group
-    record.machines = lines.names(line.get("machines")) or record.machines
+    reported = record.recorded
+    record.describe(line)
     for name in record.machines:
         memory.lane(name)
     record.started = t if record.started is None else record.started
@@ -117,9 +105,9 @@ def unannounced(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> No
 
 
 def over(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
-    record = memory.events.get(lines.name(line.get("event")).upper())
+    record = memory.events.get(id_of(line))
     if record is not None:
-        memory.record_end(record, "finished", t)
+        memory.record_end(record, FINISHED, t)
 
 
 def down(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:

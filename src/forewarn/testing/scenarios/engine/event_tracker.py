@@ -11,32 +11,28 @@ from typing import Any
 
 from forewarn.support import guard
 from forewarn.testing.scenarios.model import Moment
+from forewarn.traces.courses import FINISHED, WITHDRAWN, Course
 from forewarn.traces.documents import read_document
 from forewarn.traces.exchanges import Exchange, Stamp, exchange
 
 MAX_LINES = 1_000_000  # of the trace that are kept; later ones are only counted
 
 
-class TrackedEvent:
+class TrackedEvent(Course[float]):
     """The course of one event. Times are seconds, as in the trace."""
 
     def __init__(self, id: str) -> None:
-        self.id = id
-        self.type = ""
-        self.source = ""
-        self.group = ""
-        self.machines: tuple[str, ...] = ()
-        self.not_before: float | None = None
-        self.visible: float | None = None
+        super().__init__(id)
         self.raised: float | None = None
-        self.started: float | None = None
-        self.over: float | None = None
-        self.withdrawn = False
         self.seen: dict[str, float] = {}  # first time, by machine
         self.seen_scheduled: dict[str, float] = {}
         self.prepared: dict[str, float] = {}
         self.approved: dict[str, float] = {}  # by machine or operator
         self.busy: dict[str, str] = {}  # by machine: with what, when it was carried out; "": idle
+
+    @property
+    def withdrawn(self) -> bool:
+        return self.ending == WITHDRAWN
 
     def at(self, moment: Moment, by: str = "") -> float | None:
         """Return when the moment was first reached: by this machine, or by any."""
@@ -117,37 +113,24 @@ class EventTracker:
                 self._record_approval(line["event"], line["by"], line["t"])
             case "unannounced":
                 event = self._event(line["event"])
-                event.type, event.source = line.get("type", ""), line.get("source", "")
-                event.group, event.machines = line.get("group", ""), tuple(line.get("machines", ()))
+                event.describe(line)
                 event.raised = event.started = line["t"]
             case "activity":
                 reason = line.get("reason") or "no reason given"
                 self._event(line["event"]).busy[line["machine"]] = reason if line["busy"] else ""
             case "over":
-                self._event(line["event"]).over = line["t"]
+                self._event(line["event"]).end(line["t"], FINISHED)
             case "exchange" if line.get("machine"):
                 self._exchange(exchange(line, Stamp(line["t"])))
 
     def _change(self, line: Mapping[str, Any]) -> None:
         event, at = self._event(line["event"]), line["t"]
-        event.type, event.source, event.group = line["type"], line["source"], line["group"]
-        event.machines = tuple(line["machines"])
         self.change_count += 1
         if event.raised is None:
             event.raised = at
-        if line.get("listed") and event.visible is None:
-            event.visible = at
-        match line["move"]:
-            case "raise":
-                event.not_before = line["not_before"]
-            case "strike":
-                event.started = at
-            case "start":
-                event.started = at
-                if event.not_before is None or at < event.not_before:
-                    self._confirm_approval(event)
-            case "finish" | "withdraw" as move:
-                event.over, event.withdrawn = at, move == "withdraw"
+        move = event.move(line, at)
+        if move == "start" and (event.not_before is None or at < event.not_before):
+            self._confirm_approval(event)
 
     def _confirm_approval(self, event: TrackedEvent) -> None:
         """Count an uncertain approval, since the event has started before its NotBefore."""
