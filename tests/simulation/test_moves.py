@@ -23,11 +23,14 @@ def test_no_host_is_given_more_than_it_holds(seed: int) -> None:
     assert moves.books.moves > 10
 
 
-def test_no_host_is_given_more_than_it_holds_when_control_is_killed_at_any_commit() -> None:
+@pytest.mark.parametrize("seed", [1, 4, 9])
+def test_no_host_is_given_more_than_it_holds_when_control_is_killed_at_any_commit(
+    seed: int,
+) -> None:
     steps = 6
-    commits = len(lived(1, Kill(), steps).disk.commits)
+    commits = len(lived(seed, Kill(), steps).disk.commits)
     for at_commit in range(2, commits):
-        moves = lived(1, Kill(at_commit, before=at_commit % 2 == 0), steps)
+        moves = lived(seed, Kill(at_commit, before=at_commit % 2 == 0), steps)
         assert moves.deaths >= 1
         assert moves.books.findings == []
 

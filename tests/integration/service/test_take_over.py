@@ -39,9 +39,10 @@ from helpers import postgres
 from helpers.waiting import until_async
 
 FLEET = parse("""
+hosts: [h1, h2, h3]
 groups:
-  - {name: web, kind: standalone, machines: [{name: web_0}]}
-  - {name: sql, kind: standalone, machines: [{name: sql_0}]}
+  - {name: web, kind: standalone, machines: [{name: web_0, host: h1}]}
+  - {name: sql, kind: standalone, machines: [{name: sql_0, host: h1}]}
 """)
 
 
@@ -97,10 +98,10 @@ async def nodes(url: str, first: Driver, second: Driver) -> AsyncIterator[tuple[
             yield c1, c2
 
 
-async def restart(node: Node, machine: str = "web_0") -> None:
+async def restart(node: Node, machine: str = "web_0", type: EventType = EventType.REBOOT) -> None:
     """Have an attempt on record: nobody is to be warned, so that it begins at once."""
     await until_async(lambda: node.health.deciding)
-    outcome = await node.platform.user_maintenance(machine, EventType.REBOOT, "ann")
+    outcome = await node.platform.user_maintenance(machine, type, "ann")
     assert not isinstance(outcome, Refused)
 
 
@@ -138,6 +139,28 @@ def test_attempts_of_the_last_leader_are_observed_with_a_higher_fence(url: str) 
             begun, observed, again = (task for _, task in [*first.tasks, *second.tasks])
             assert begun.fence < observed.fence < again.fence
             assert [begun.fence, again.fence] == await attempts(c2)
+
+    run(body())
+
+
+def test_who_takes_over_moves_a_machine_to_where_it_was_to_go(url: str) -> None:
+    async def body() -> None:
+        first, second = Asked(), Asked()
+        async with nodes(url, first, second) as (c1, c2):
+            await restart(c1, type=EventType.REDEPLOY)
+            await until_async(lambda: first.asked == ["perform"])
+            moved = await c1.platform.record_move("sql_0", "h2", "ann")  # so that h3 is emptier
+            assert not isinstance(moved, Refused)
+            free_the_lease(url)
+            await until_async(lambda: second.asked == ["observe", "perform"])
+            tasks = [task for _, task in [*first.tasks, *second.tasks]]
+            assert [task.machines[0].target for task in tasks] == ["h2", "h2", "h2"]
+            placement = c2.host_index.placement
+            assert [placement.held(host).machines for host in ("h1", "h2", "h3")] == [1, 2, 0]
+            second.may_go_on.set()
+            await until_async(lambda: not c2.store.groups["web"].events)
+            assert c2.store.groups["web"].machines[0].host == "h2"
+            assert [placement.held(host).machines for host in ("h1", "h2", "h3")] == [0, 2, 0]
 
     run(body())
 
