@@ -53,6 +53,7 @@ from forewarn.support.program import (
     run,
     visible,
 )
+from forewarn.support.suggest import value_problem
 from forewarn.support.text import in_words, listing, parse_duration
 
 DONE, AGAIN, FAILED, HAPPENED, UNKNOWN = 0, 10, 20, 30, 40  # exit codes of a program
@@ -322,7 +323,9 @@ def _answer(ended: Ended) -> _Answer:
     try:
         return convert(fields, _Answer)
     except msgspec.ValidationError as error:
-        raise _Invalid(f"the program's answer cannot be used: {error}") from error
+        problem = value_problem(str(error), fields, _Answer)
+        place = "".join(f"{step}: " for step in problem.steps)
+        raise _Invalid(f"the program's answer cannot be used: {place}{problem.message}") from error
 
 
 def _after(ended: Ended, default: _Default) -> Duration | _Default:

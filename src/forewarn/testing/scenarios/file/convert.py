@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -16,15 +16,11 @@ import msgspec
 
 from forewarn.core.time import Duration
 from forewarn.support.convert import convert
-from forewarn.support.suggest import KIND_NAMES, instead_of, nearest
-from forewarn.support.text import listing, parse_duration
+from forewarn.support.suggest import instead_of, value_problem
+from forewarn.support.text import parse_duration
 from forewarn.support.yaml.positions import Problems, Where, YamlError
 
 E = TypeVar("E", bound=msgspec.Struct)
-
-_AT = re.compile(r" - at `\$\.?([^`]*)`")
-_STEP = re.compile(r"([\w-]+)|\[(\d+)\]")
-_EXPECTED = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
 
 
 def mapping(raw: Any, at: Where, what: str) -> dict[str, Any]:
@@ -131,41 +127,20 @@ def _check_number(value: float, bounds: Mapping[str, Any], at: Where) -> None:
 
 def _problem(message: str, raw: Any, kind: Any, at: Where) -> YamlError:
     """Turn a message of msgspec into an error with a position and an explanation."""
-    position = _AT.search(message)
-    steps = [
-        int(index) if index else name
-        for name, index in _STEP.findall(position[1] if position else "")
-    ]
-    value = raw
-    for step in steps:
-        value = value[step]
+    choices = {name: _choices(kind, [name]) for name in _fields(kind)}
+    problem = value_problem(message, raw, kind, choices)
+    steps = problem.steps
     inner = _struct_at(kind, steps)
-    if inner is not None and isinstance(value, dict):
+    if inner is not None and isinstance(value := raw.get(steps[0]), dict):
         inside = Problems()
         with inside.collected():
             convert_entry(value, inner, (*at, *steps), f"'{steps[-1]}'", inside)
         if inside.errors:
             return inside.errors[0]
-    if choices := _choices(kind, steps):
-        suggested = nearest(str(value), choices)
-        suggestion = f"; did you mean '{suggested}'?" if suggested else ""
-        return YamlError(
-            f"unknown value '{value}'; expected one of {listing(choices)}{suggestion}",
-            (*at, *steps),
-        )
-    text = message.split(" - at `")[0]
-    if expected := _EXPECTED.search(message):
-        wanted = [word.strip() for word in expected[1].split("|")]
-        expected_types = " or ".join(
-            KIND_NAMES.get(word, word) for word in wanted if word != "null"
-        )
-        text = f"expected {expected_types}, not {KIND_NAMES.get(expected[2], expected[2])}"
-        if "str" in wanted and expected[2] in ("int", "float", "bool"):
-            text += "; write it in quotes"
-    return YamlError(text, (*at, *steps))
+    return YamlError(problem.message, (*at, *steps))
 
 
-def _struct_at(kind: Any, steps: list[Any]) -> Any:
+def _struct_at(kind: Any, steps: Sequence[Any]) -> Any:
     """Return the struct that is expected at `steps`, if it is a field of `kind`."""
     field = _field(kind, steps)
     if field is None or len(steps) != 1:
@@ -176,13 +151,13 @@ def _struct_at(kind: Any, steps: list[Any]) -> Any:
     )
 
 
-def _choices(kind: Any, steps: list[Any]) -> list[str]:
+def _choices(kind: Any, steps: Sequence[Any]) -> list[str]:
     field = _field(kind, steps)
     members = _union_members(field.type) if field is not None else []
     return [member for member in members if isinstance(member, str)]
 
 
-def _field(kind: Any, steps: list[Any]) -> Any:
+def _field(kind: Any, steps: Sequence[Any]) -> Any:
     return _fields(kind).get(steps[0]) if steps and isinstance(steps[0], str) else None
 
 
