@@ -247,10 +247,10 @@ class SuspectMove(msgspec.Struct, frozen=True, kw_only=True):
 
 class AnswerOn(msgspec.Struct, frozen=True, kw_only=True):
     """Record that a machine is answered on its former host: the node of the one that it has moved
-    to was cut off before it could be shown there."""
+    to was cut off before it could be shown there. Or that this is over."""
 
     machine: str
-    former: str
+    former: str  # empty: it is answered where it is
     host: str
 
 

@@ -711,6 +711,7 @@ class HostNodes:
         self._renew(member)
         self._unreachable.joined(member.host, self.now())
         self._forget_leaving()
+        self._record_arrived(member.host)
         log.info("a node answers guests", host=member.host)
 
     def _send_groups(self, member: NodeMember, names: Iterable[str]) -> None:
@@ -961,17 +962,26 @@ class HostNodes:
             if machine is None or machine.host != move.host or machine.answered_on:
                 del self._just_moved[name]
             elif name in self._leaving.get(move.former, {}) and name not in self._recording:
-                self._recording.add(name)
-                self._tasks.start(self._record_answered(name, move), "recording who answers")
+                self._record_answered(name, former=move.former, host=move.host)
 
-    async def _record_answered(self, machine: str, move: _Move) -> None:
-        platform = self._hosts.platform
-        try:
-            await platform.answer_on(move.group, machine, former=move.former, host=move.host)
-        except StoreFailed:
-            pass  # it is tried again
-        finally:
-            self._recording.discard(machine)
+    def _record_arrived(self, host: str) -> None:
+        """Record that machines are answered on a host whose node has joined, and nowhere else, also
+        if that is cut off again."""
+        for machine in self._host_index.machines_on(host):
+            if machine.answered_on:
+                self._record_answered(machine.name, former="", host=host)
+
+    def _record_answered(self, machine: str, *, former: str, host: str) -> None:
+        async def record() -> None:
+            try:
+                await self._hosts.platform.answer_on(machine, former=former, host=host)
+            except StoreFailed:
+                pass  # it is tried again, or when a node joins again
+            finally:
+                self._recording.discard(machine)
+
+        self._recording.add(machine)
+        self._tasks.start(record(), "recording who answers")
 
     def _forget_leaving(self) -> None:
         """Have machines answered only where they are, once that is possible."""

@@ -250,9 +250,11 @@ class Platform:
         if group := self.machine_index.group_of(machine):
             await self.writer.submit(group, c.SuspectMove(machine=machine, host=host, by=by))
 
-    async def answer_on(self, group: str, machine: str, *, former: str, host: str) -> None:
-        """Record that a machine that has moved to a host is answered on its former one."""
-        await self.writer.submit(group, c.AnswerOn(machine=machine, former=former, host=host))
+    async def answer_on(self, machine: str, *, former: str, host: str) -> None:
+        """Record that a machine that has moved to a host is answered on its former one; or, if that
+        is empty, only on that host."""
+        if group := self.machine_index.group_of(machine):
+            await self.writer.submit(group, c.AnswerOn(machine=machine, former=former, host=host))
 
     def _address_taken(self, machine: str, host: str) -> Refused | None:
         """Refuse a host that has another machine with the same address: nobody could tell which of

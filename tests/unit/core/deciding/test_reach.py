@@ -228,6 +228,9 @@ def test_a_machine_is_answered_on_its_former_host_unless_it_has_moved_on() -> No
     made.do(answer)
     assert made.group.machines[0].answered_on == m0.host
     assert made.do(answer).items == ()
+    made.do(commands.AnswerOn(machine="m0", former="", host="h9"))
+    assert made.group.machines[0].answered_on == ""
+    made.do(answer)
     made.do(commands.RecordMove(machine="m0", host="h8", by="ops"))
     assert made.group.machines[0].answered_on == ""
     assert made.do(answer).items == ()

@@ -666,6 +666,11 @@ def test_a_machine_is_answered_on_its_old_host_if_the_new_one_is_cut_off_while_i
                     await joined(h3)
                     await until(lambda: h1.machines("web") == [])
                     assert h3.machines("web") == ["web_0"]
+                    await until(lambda: not found_machine(node).answered_on)
+                await until(lambda: node.host_index.unreachable.is_unreachable("h3"))
+            async with control() as node:  # which takes over while h3 is cut off again
+                await joined(h1)
+                assert h1.machines("web") == []
 
     def found_machine(node: Node) -> Machine:
         machine = node.store.groups["web"].machine("web_0")
