@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, overload
 
 import msgspec
 import typer
@@ -21,7 +21,7 @@ from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.client.connection import service_urls
 from forewarn.control.schema import core as s
 from forewarn.node.daemon.discovery import NotFound, find
-from forewarn.support.text import escaped, visible
+from forewarn.support.text import SECOND, escaped, parse_duration, visible
 
 
 def _full_url(text: str | None) -> str | None:
@@ -162,6 +162,16 @@ def parsed(parse: Callable[[str], Any], text: str | None, option: str | None = N
     except ValueError as error:
         hint = None if option is None else f"'{option}'"
         raise typer.BadParameter(str(error), param_hint=hint) from error
+
+
+@overload
+def parsed_seconds(option: str, text: str) -> float: ...
+@overload
+def parsed_seconds(option: str, text: str | None) -> float | None: ...
+def parsed_seconds(option: str, text: str | None) -> float | None:
+    """Parse the duration that is the value of an option, as seconds."""
+    duration = parsed(parse_duration, text, option)
+    return None if duration is None else duration / SECOND
 
 
 def print_json(value: object) -> None:

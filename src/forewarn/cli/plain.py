@@ -24,6 +24,7 @@ from forewarn.cli.output import (
     Json,
     Url,
     parsed,
+    parsed_seconds,
     print_clock,
     print_json,
     print_notes,
@@ -34,8 +35,6 @@ from forewarn.cli.values import parse_time
 from forewarn.control.client.client import ControlClient
 from forewarn.control.operations.operation import Operation
 from forewarn.control.schema import core as s
-from forewarn.core.time import SECOND
-from forewarn.support.text import parse_duration
 
 # What a command is about to do to what its argument names; empty: there is nothing to confirm.
 Concern: TypeAlias = Callable[..., str]  # of the client, the argument and the request
@@ -175,7 +174,7 @@ def _options(operation: Operation[Any]) -> Iterator[_Option]:
                 taken = int | None
             case msgspec.inspect.FloatType() if help.startswith(SECONDS):
                 help = f"Time {help.removeprefix(SECONDS)}"
-                convert = partial(_seconds, name)
+                convert = partial(parsed_seconds, name)
             case msgspec.inspect.DateTimeType():
                 convert = partial(parsed, parse_time, option=name)
             case msgspec.inspect.DictType():
@@ -209,11 +208,6 @@ def _exclusive(request: Any) -> list[str]:
 
 def _unchanged(value: Any) -> Any:
     return value
-
-
-def _seconds(option: str, text: str) -> float:
-    seconds: float = parsed(parse_duration, text, option) / SECOND
-    return seconds
 
 
 def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from forewarn.cli.confirm import accepts_yes
 from forewarn.cli.output import (
     Json,
     Url,
-    parsed,
+    parsed_seconds,
     print_fields,
     print_json,
     print_table,
@@ -22,7 +22,7 @@ from forewarn.cli.output import (
 )
 from forewarn.control.schema import faults as f
 from forewarn.core.time import SECOND
-from forewarn.support.text import counted, in_words, parse_duration
+from forewarn.support.text import counted, in_words
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -101,8 +101,8 @@ def add(
         method=method.upper(),
         times=times,
         skip=after,
-        starts_in=_seconds("--from", from_),
-        lasts=_seconds("--for", for_),
+        starts_in=parsed_seconds("--from", from_),
+        lasts=parsed_seconds("--for", for_),
         probability=probability,
         seed=seed,
         seconds=seconds,
@@ -214,10 +214,6 @@ def _when(fault: f.Fault) -> str:
     if fault.seconds is not None:
         words.append(in_words(round(fault.seconds * SECOND)))
     return ", ".join(words) or "always"
-
-
-def _seconds(option: str, text: str | None) -> float | None:
-    return None if text is None else parsed(parse_duration, text, option) / SECOND
 
 
 def _read(path: Path) -> str:

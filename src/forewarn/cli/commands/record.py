@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from forewarn.cli import completion
-from forewarn.cli.output import fail, print_notes, say, say_text
-from forewarn.core.time import SECOND
-from forewarn.support.text import counted, parse_duration
+from forewarn.cli.output import fail, parsed_seconds, print_notes, say, say_text
+from forewarn.support.text import counted
 from forewarn.wire.versions import BY_NAME, NEWEST
 
 if TYPE_CHECKING:
@@ -71,14 +70,14 @@ def record(
             f"unknown api-version '{version}'; expected one of {', '.join(BY_NAME)}",
             param_hint="--version",
         )
-    interval, timeout_s = _seconds("--every", every), _seconds("--timeout", timeout)
+    interval, timeout_s = parsed_seconds("--every", every), parsed_seconds("--timeout", timeout)
     if interval < MIN_EVERY:
         raise typer.BadParameter(f"the minimum is {MIN_EVERY:g} s", param_hint="--every")
     if timeout_s <= 0:
         raise typer.BadParameter(
             "the timeout must be more than 0; 10s is usual", param_hint="--timeout"
         )
-    ending = Ending(after=None if for_ is None else _seconds("--for", for_), when_quiet=until_quiet)
+    ending = Ending(after=parsed_seconds("--for", for_), when_quiet=until_quiet)
     try:
         endpoint = Endpoint(url or DEFAULT_URL)
     except BadUrl as error:
@@ -205,10 +204,3 @@ def read_any(files: list[Path]) -> Recording:
         notes=(*recording.notes, *stdin.notes),
         unreadable=recording.unreadable + stdin.unreadable,
     )
-
-
-def _seconds(option: str, text: str) -> float:
-    try:
-        return parse_duration(text) / SECOND
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from error

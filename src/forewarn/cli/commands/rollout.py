@@ -29,6 +29,7 @@ from forewarn.cli.output import (
     Url,
     fail,
     parsed,
+    parsed_seconds,
     print_clock,
     print_json,
     print_notes,
@@ -46,8 +47,7 @@ from forewarn.control.schema import rollouts as r
 from forewarn.core.refusal import Hint
 from forewarn.core.rollouts.model import EVACUATE_WORK_RETURN, LIVE_MIGRATION, Conflicts, WorkBy
 from forewarn.core.rollouts.progress import StepState
-from forewarn.core.time import SECOND
-from forewarn.support.text import counted, either_of, parse_duration
+from forewarn.support.text import counted, either_of
 
 app = typer.Typer(no_args_is_help=True)
 ROLLOUT_TYPES = type_names(lambda traits: not traits.deletes)
@@ -300,8 +300,8 @@ def _request(
         allow_overlap=allow_overlap,
         must_end_in_window=must_end_in_window,
         deadline=parsed(parse_time, deadline, "--deadline"),
-        lasts=_seconds("--lasts", lasts),
-        notice=_seconds("--notice", notice),
+        lasts=parsed_seconds("--lasts", lasts),
+        notice=parsed_seconds("--notice", notice),
         short_notice=short_notice,
         description=description,
         duration=duration,
@@ -310,8 +310,8 @@ def _request(
         windows=window or [],
         gate_http=gate_http,
         gate_command=gate_command,
-        gate_timeout=_seconds("--gate-timeout", gate_timeout),
-        bake=_seconds("--bake", bake) or 0,
+        gate_timeout=parsed_seconds("--gate-timeout", gate_timeout),
+        bake=parsed_seconds("--bake", bake) or 0,
     )
 
 
@@ -518,11 +518,6 @@ def explain(
         elif any(wait.kind in ("paused", "cancelled") for wait in explanation.waits):
             say(f"to resume it, run: forewarn rollout resume {rollout.id[:8]}")
         print_clock(client)
-
-
-def _seconds(option: str, text: str | None) -> float | None:
-    duration = parsed(parse_duration, text, option)
-    return None if duration is None else duration / SECOND
 
 
 def _abortion(client: ControlClient, id: str, _request: r.SwitchRequest) -> str:

@@ -18,9 +18,8 @@ import typer
 
 from forewarn.cli import completion
 from forewarn.cli.commands.service_options import need_extra
-from forewarn.cli.output import Json, fail, print_json, say, writable_place
-from forewarn.core.time import MAX_SPEED, MIN_SPEED, SECOND
-from forewarn.support.text import parse_duration
+from forewarn.cli.output import Json, fail, parsed_seconds, print_json, say, writable_place
+from forewarn.core.time import MAX_SPEED, MIN_SPEED
 
 if TYPE_CHECKING:
     from forewarn.cli.commands.scenario_display import Display
@@ -148,9 +147,9 @@ def run(
     The program finds the endpoint's URL in FOREWARN_METADATA. Without a program, the scenario is
     run for any client that polls the addresses that are printed."""
     real_speed = _real_speed(clock, speed, fake_time)
-    first_poll_within = None if wait is None else _seconds("--wait", wait)
-    reaction = _seconds("--react", react)
-    time_limit = None if timeout is None else _seconds("--timeout", timeout)
+    first_poll_within = parsed_seconds("--wait", wait)
+    reaction = parsed_seconds("--react", react)
+    time_limit = parsed_seconds("--timeout", timeout)
     if timeline is not None and timeline.suffix.lower() not in TIMELINE_SUFFIXES:
         raise typer.BadParameter(f"'{timeline.name}' should end in .svg, .html or .txt")
     for file in (timeline, junit):
@@ -367,13 +366,6 @@ def _busy_check(command: str | None) -> list[str]:
             param_hint="--busy-check",
         )
     return words
-
-
-def _seconds(option: str, text: str) -> float:
-    try:
-        return parse_duration(text) / SECOND
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from error
 
 
 def find_or_fail(name: str, code: int) -> Scenario:
