@@ -8,8 +8,9 @@ import random
 
 import pytest
 
-from forewarn.core import Group, Machine
+from forewarn.core import Event, EventType, Group, Machine, Source
 from forewarn.core.changes import Change, MachinePut, MachineRemoved
+from forewarn.core.events import Attempt
 from forewarn.core.fleet import Health, Host
 from forewarn.core.registry import HostPut, HostRemoved, Put
 from forewarn.service.indexes.hosts import HostIndex
@@ -123,6 +124,39 @@ def test_of_many_hosts_only_the_best_are_offered() -> None:
             await fleet.change(20)
             offered = fleet.host_index.placement.free_for("a", "a_0")
             assert list(offered) == fleet.sorted_anew("a", "a_0")[:MAX_OFFERED]
+
+    asyncio.run(play())
+
+
+def test_a_host_to_which_a_machine_with_the_same_address_moves_is_not_offered() -> None:
+    async def play() -> None:
+        store = MemoryStore()
+        placement = HostIndex(store).placement
+        await store.open()
+        machines = [Machine(name=f"a_{n}", host=f"h{n}", addresses=("10.0.0.1",)) for n in (0, 1)]
+        hosts = [HostPut(Host(name=f"h{n}")) for n in range(4)]
+        entry = Entry("a", tuple(MachinePut(machine) for machine in machines))
+        await store.transact(lambda _: Batch(1, 0, (entry,), tuple(hosts)))
+        placement.having = lambda _: machines
+        for host in hosts:
+            placement.host_changed(host.host.name)
+        assert placement.free_for("a", "a_0") == ("h2", "h3")
+        moving = Event(
+            id="E",
+            group="a",
+            type=EventType.REDEPLOY,
+            source=Source.PLATFORM,
+            resources=("a_1",),
+            domain=0,
+            not_before=1,
+            raised_at=1,
+            by="test",
+            attempt=Attempt(number=1, at=1, targets={"a_1": "h2"}),
+        )
+        placement.events_changed((), (moving,), store.groups["a"])
+        assert placement.free_for("a", "a_0") == ("h3",)
+        placement.events_changed((moving,), (), store.groups["a"])
+        assert placement.free_for("a", "a_0") == ("h2", "h3")
 
     asyncio.run(play())
 
