@@ -30,6 +30,7 @@ CLIENTS := .venv-clients
 BENCHES := .venv-bench
 AZURE := .venv-azure
 BIN := $(VENV)/bin
+PORTAL := $(VENV)/portal
 AGENT_SITE := $(VENV)/agent-site.lock
 DEV_ARGS ?=
 BENCH_PYTHON ?= $(firstword $(wildcard /usr/bin/python3) $(PYTHON))
@@ -103,11 +104,15 @@ conformance: $(VENV)/.ready
 packages:
 	tools/test-packages
 
-lint: $(VENV)/.ready
+# The portal is JavaScript without a build step; its types are in comments, and in tools/portal.
+lint: $(VENV)/.ready $(PORTAL)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(PORTAL)/node $(PORTAL)/node_modules/typescript/bin/tsc
+	$(PORTAL)/node $(PORTAL)/node_modules/eslint/bin/eslint.js \
+		--config tools/portal/eslint.config.js src/forewarn/control/portal
 
 # With and without a Front, for as long as one likes: FUZZ_SECONDS=0 is until ctrl-C.
 FUZZ_SECONDS ?= 60
@@ -166,6 +171,12 @@ $(VENV)/.ready: $(VENV)/.server
 	@$(BIN)/python -m compileall -q src  # the tests start many processes
 	@touch $@
 
+# What checks the portal, with node from a wheel.
+$(PORTAL)/.ready: $(VENV)/.ready tools/portal/package.json tools/portal/package-lock.json tools/portal-npm
+	@echo "Installing what checks the portal into $(PORTAL) (first run, or it has changed) …"
+	@tools/portal-npm install $(PORTAL)
+	@touch $@
+
 # What the packages of the agent contain; whoever builds them fetches what is missing.
 $(AGENT_SITE): $(VENV)/.ready requirements/agent.lock tools/agent-site
 	@tools/agent-site $(VENV)
@@ -220,6 +231,7 @@ lock: $(VENV)/.pip
 		--output-file requirements/bench.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --upgrade requirements/pip.in --output-file requirements/pip.lock
+	tools/portal-npm lock
 
 clean:
 	rm -rf $(VENV) $(CLIENTS) $(AZURE) $(BENCHES) .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage build dist site

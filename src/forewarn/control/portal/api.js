@@ -1,6 +1,12 @@
 // Requests to the control API. A refusal becomes a Problem, whose message is the service's own sentence.
 
 export class Problem extends Error {
+  /**
+   * @param {number} status
+   * @param {string} message
+   * @param {any} [body]
+   * @param {string} [leader]
+   */
   constructor(status, message, body, leader) {
     super(message);
     this.status = status;
@@ -12,22 +18,27 @@ export class Problem extends Error {
 const UNAUTHORIZED = 401;
 
 let clock = { offset: 0, virtual: false, now: Date.now() };
+/** @type {Set<() => void>} */
 const clockListeners = new Set();
+/** @type {Set<() => void>} */
 const refusalListeners = new Set();
 
 export const serviceTime = () => (clock.virtual ? clock.now : Date.now() + clock.offset);
 
+/** @param {() => void} listener */
 export const onClock = (listener) => {
   clockListeners.add(listener);
   return () => clockListeners.delete(listener);
 };
 
 // Called if the service no longer knows who asks.
+/** @param {() => void} listener */
 export const onUnauthorized = (listener) => {
   refusalListeners.add(listener);
   return () => refusalListeners.delete(listener);
 };
 
+/** @param {string | null} header */
 function noteClock(header) {
   if (!header) return;
   const told = JSON.parse(header);
@@ -38,13 +49,23 @@ function noteClock(header) {
 }
 
 // The cursor of the next page of a list; empty if there is none.
+/** @param {string | null} link */
 function cursor(link) {
   const address = /<([^>]*)>; rel="next"/.exec(link ?? "")?.[1];
   return address ? new URLSearchParams(address.split("?")[1]).get("after") : "";
 }
 
 // `patience`: milliseconds in which the service has to answer.
+/**
+ * @template {string} Method
+ * @template {string} Path
+ * @param {Method} method
+ * @param {Path} path
+ * @param {portal.Options} [options]
+ * @returns {Promise<portal.Answer<portal.Answered<Method, Path>>>}
+ */
 export async function request(method, path, { body, token, etag, key, signal, patience } = {}) {
+  /** @type {Record<string, string>} */
   const headers = {};
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (token) headers.Authorization = `Bearer ${token}`;
@@ -77,10 +98,21 @@ export async function request(method, path, { body, token, etag, key, signal, pa
 }
 
 // Parameters as a query; those without a value are left out.
+/**
+ * @template {string} Path
+ * @param {Path} path
+ * @param {Record<string, unknown>} parameters
+ * @returns {Path} with a query, which changes nothing about the answer's type
+ */
 export function withQuery(path, parameters) {
   const query = new URLSearchParams();
-  for (const [name, value] of Object.entries(parameters)) if (value) query.set(name, value);
-  return query.size ? `${path}?${query}` : path;
+  for (const [name, value] of Object.entries(parameters)) if (value) query.set(name, String(value));
+  return /** @type {Path} */ (query.size ? `${path}?${query}` : path);
 }
 
+/**
+ * @template {string} Path
+ * @param {Path} path
+ * @param {portal.Options} [options]
+ */
 export const get = (path, options) => request("GET", path, options);

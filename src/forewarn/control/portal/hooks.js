@@ -12,16 +12,22 @@ const ROWS_AT_ONCE = 20; // that are added to those that are shown, or by which 
 
 // The answer to a GET request, which all components that show it share: read again whenever something has changed, one
 // read at a time, and the less often the longer it takes.
+/** @template Data */
 class Resource {
+  /** @type {portal.Read<Data>} */
   state = {};
+  /** @type {Set<(state: portal.Read<Data>) => void>} */
   watchers = new Set();
   #commit = 0; // the answer is no older
   #wanted = 0; // the latest commit that we have been told of
   #stale = false; // whatever commit it is from
+  /** @type {AbortController | null} */
   #abort = null;
+  /** @type {ReturnType<typeof setTimeout> | null} */
   #timer = null;
   #next = 0; // when it may be read again
 
+  /** @param {string} path */
   constructor(path) {
     this.path = path;
     this.stop = onChange((change) => this.#note(change));
@@ -34,6 +40,7 @@ class Resource {
     this.#abort?.abort();
   }
 
+  /** @param {portal.Change | null} change */
   #note(change) {
     if (change?.progress && !this.path.includes(change.progress.event)) return;
     if (change?.seq) this.#wanted = change.seq;
@@ -70,17 +77,24 @@ class Resource {
     this.#schedule();
   }
 
+  /** @param {portal.Read<Data>} state */
   #set(state) {
     this.state = state;
     for (const watcher of this.watchers) watcher(state);
   }
 }
 
+/** @type {Map<string, Resource<any>>} */
 const resources = new Map(); // by path: those that are shown
 
 // The current answer to a GET request: { data, error }.
+/**
+ * @template {string} Path
+ * @param {Path} path
+ * @returns {portal.Read<portal.Answered<"GET", Path>>}
+ */
 export function useResource(path) {
-  const [state, setState] = useState({});
+  const [state, setState] = useState(/** @type {portal.Read<any>} */ ({}));
   useEffect(() => {
     if (!resources.has(path)) resources.set(path, new Resource(path));
     const resource = resources.get(path);
@@ -96,7 +110,9 @@ export function useResource(path) {
   return state.path === path ? state : {};
 }
 
+/** @type {Set<(action: void) => void>} */
 const clocks = new Set();
+/** @type {ReturnType<typeof setInterval> | null} */
 let ticking = null;
 
 const tick = () => {
@@ -105,7 +121,7 @@ const tick = () => {
 
 // The service's time, which moves on every second, for all at once.
 export function useNow() {
-  const [, redraw] = useReducer((n) => n + 1, 0);
+  const [, redraw] = useReducer((/** @type {number} */ n) => n + 1, 0);
   useEffect(() => {
     clocks.add(redraw);
     ticking ??= setInterval(tick, SECOND);
@@ -128,6 +144,7 @@ export function useConnection() {
 }
 
 // How many of many rows are shown: some more with every frame, so that the page is never busy for long.
+/** @param {number} count */
 export function useGradually(count) {
   const [shown, setShown] = useState(ROWS_AT_ONCE);
   useEffect(() => {
@@ -151,12 +168,18 @@ export function usePrinted() {
 }
 
 // Which of many rows of the same height are near what is seen of the element that they are in: [from, to].
+/**
+ * @param {{ current: HTMLElement | null }} element
+ * @param {number} count
+ * @param {number} height
+ */
 export function useSeenRows(element, count, height) {
   const [seen, setSeen] = useState([0, 0]);
   useEffect(() => {
     const look = () => {
       if (!element.current) return;
       const above = -element.current.getBoundingClientRect().top;
+      /** @param {number} pixels */
       const row = (pixels) => Math.max(0, Math.min(count, ROWS_AT_ONCE * Math.round(pixels / height / ROWS_AT_ONCE)));
       const [from, to] = [row(above - innerHeight), row(above + 2 * innerHeight)];
       setSeen((before) => (before[0] === from && before[1] === to ? before : [from, to]));

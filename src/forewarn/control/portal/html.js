@@ -5,10 +5,11 @@ import htm from "htm";
 
 const UNSEEN = /(?![\t\n\u200c\u200d])[\p{Cc}\p{Cf}\u2028\u2029]/gu; // joiners are part of words and emoji
 
+/** @param {string} character */
 const escape = (character) => `\\u${character.codePointAt(0).toString(16).padStart(4, "0")}`;
 
 options.vnode = (node) => {
-  if (node.type === null && typeof node.props === "string") node.props = node.props.replace(UNSEEN, escape);
+  if (node.type === null && typeof node.props === "string") node.props = /** @type {any} */ (/** @type {string} */ (node.props).replace(UNSEEN, escape));
 };
 
-export const html = htm.bind(h);
+export const html = /** @type {(strings: TemplateStringsArray, ...values: portal.Value[]) => portal.Children} */ (htm.bind(h));

@@ -8,9 +8,13 @@ import { get } from "./api.js";
 const RETRY = 2_000; // milliseconds after which a service that does not answer is asked again
 const SILENCE = 30_000; // milliseconds without a message after which the service is asked whether it is there
 const PATIENCE = 10_000; // milliseconds in which it then has to answer
+/** @type {Set<(change: portal.Change | null) => void>} */
 const listeners = new Set();
+/** @type {Set<(state: string) => void>} */
 const watchers = new Set();
+/** @type {EventSource | null} */
 let source = null;
+/** @type {ReturnType<typeof setTimeout> | null} */
 let timer = null; // of the next attempt, or of the next look at the silence
 let attempt = 0; // the number of the latest; earlier ones that are answered late count no more
 let last = 0; // the number of the latest commit that we were told of
@@ -19,12 +23,14 @@ let renewed = false; // since there was a message
 let state = "connecting"; // live, lost
 let onEnded = () => {};
 
+/** @param {string} next */
 function setState(next) {
   if (next === state) return;
   state = next;
   for (const watcher of watchers) watcher(state);
 }
 
+/** @param {portal.Change | null} change */
 const tell = (change) => {
   for (const listener of listeners) listener(change);
 };
@@ -37,11 +43,13 @@ function close() {
 }
 
 // Follow the feed after a commit.
+/** @param {number} after */
 function open(after) {
   close();
   if (document.hidden) return;
   const stream = new EventSource(`/v1/feed?after=${after}`);
   source = stream;
+  /** @param {MessageEvent} message */
   const hear = (message) => {
     last = Number(message.lastEventId);
     heard = performance.now();
@@ -73,13 +81,17 @@ function open(after) {
 }
 
 // Connect again, after a commit or from where the feed stands now.
+/** @param {number} [after] */
 async function renew(after) {
   close();
   const current = attempt;
   try {
     const { data: session, commit } = await ask();
     if (current !== attempt) return;
-    if (!session.name) return onEnded();
+    if (!session.name) {
+      onEnded();
+      return;
+    }
     open(after ?? commit);
     renewed = true;
     tell(null);
@@ -100,7 +112,7 @@ async function check() {
     return;
   }
   const current = attempt;
-  const { data: session } = await ask().catch(() => ({}));
+  const { data: session } = await ask().catch(() => /** @type {{ data?: api.Session }} */ ({}));
   if (current !== attempt) return;
   if (!session) {
     setState("lost");
@@ -115,6 +127,10 @@ const look = () => {
 };
 
 // Follow the feed after a commit. `whenEnded` is called if the session has ended.
+/**
+ * @param {number} after
+ * @param {() => void} whenEnded
+ */
 export function connect(after, whenEnded) {
   onEnded = whenEnded;
   document.addEventListener("visibilitychange", look);
@@ -133,11 +149,13 @@ export const refresh = () => tell({ changes: [] });
 export const connection = () => state;
 
 // Called with each change, with the progress of an event, or with null if there may have been changes.
+/** @param {(change: portal.Change | null) => void} listener */
 export const onChange = (listener) => {
   listeners.add(listener);
   return () => listeners.delete(listener);
 };
 
+/** @param {(state: string) => void} watcher */
 export const onConnection = (watcher) => {
   watchers.add(watcher);
   return () => watchers.delete(watcher);

@@ -35,10 +35,13 @@ const PAGES = [
   ["/history", "History"],
 ];
 
+/** @type {Record<string, import("preact").ComponentType<portal.Query>>} */
 const LISTS = { "": Status, fleet: Fleet, hosts: Hosts, groups: Groups, machines: Machines, maintenance: Maintenance, events: Events, rollouts: Rollouts, history: History };
 const OF_FLEET = ["hosts", "groups", "machines", "maintenance"];
+/** @type {Record<string, import("preact").ComponentType<portal.Query & { name: string }>>} */
 const DETAILS = { events: Event, groups: Group, hosts: Host, machines: Machine, rollouts: Rollout };
 
+/** @param {{ path: string } & portal.Query} address */
 function pageFor({ path, query }) {
   const [kind, ...rest] = path.slice(1).split("/");
   const name = rest.join("/");
@@ -55,6 +58,7 @@ const Connection = () => {
   return html`<span class=${`connection ${state}`} role="status">${said}</span>`;
 };
 
+/** @param {{ session: api.Session & { commit: number }, onEnded: (why: string) => void }} props */
 function Portal({ session: first, onEnded }) {
   const address = useAddress();
   const content = useRef(null);
@@ -107,6 +111,7 @@ function Root() {
   const [why, setWhy] = useState("");
   const [problem, setProblem] = useState("");
   useEffect(() => {
+    /** @type {ReturnType<typeof setTimeout>} */
     let timer;
     const ask = () => get("/v1/session").then(
       ({ data, commit }) => (data.name ? setSession({ ...data, commit }) : setWhy(data.decides ? "This service needs a token." : "This control node follows another one. Log in at the one that decides.")),
@@ -118,6 +123,7 @@ function Root() {
     ask();
     return () => clearTimeout(timer);
   }, []);
+  /** @param {string} message */
   const ended = (message) => {
     forgetTasks();
     setWhy(message);

@@ -3,9 +3,11 @@ import { useEffect, useState } from "preact/hooks";
 import { html } from "./html.js";
 
 export const ROOT = "/ui";
+/** @type {Set<(address: ReturnType<typeof current>) => void>} */
 const listeners = new Set();
 
 // What is not percent-encoded correctly stays as it is: the page then says that there is no such thing.
+/** @param {string} path */
 function decoded(path) {
   try {
     return decodeURIComponent(path);
@@ -25,6 +27,10 @@ const changed = () => {
 
 addEventListener("popstate", changed);
 
+/**
+ * @param {string} address
+ * @param {{ replace?: boolean }} [how]
+ */
 export function go(address, { replace = false } = {}) {
   history[replace ? "replaceState" : "pushState"](null, "", ROOT + address);
   changed();
@@ -42,6 +48,7 @@ export function useAddress() {
 }
 
 // Change a part of the query, and leave the rest.
+/** @param {Record<string, string>} changes */
 export function setQuery(changes) {
   const { query } = current();
   for (const [name, value] of Object.entries(changes)) {
@@ -52,9 +59,16 @@ export function setQuery(changes) {
   go(location.pathname.slice(ROOT.length) + (text ? `?${text}` : ""), { replace: true });
 }
 
-export const address = (...parts) => `/${parts.map(encodeURIComponent).join("/")}`;
+/**
+ * @template {string[]} Parts
+ * @param {Parts} parts
+ * @returns {portal.Joined<Parts>}
+ */
+export const address = (...parts) => /** @type {any} */ (`/${parts.map(encodeURIComponent).join("/")}`);
 
+/** @param {{ to: string, children?: portal.Children, class?: string, title?: string, rel?: string }} props */
 export function Link({ to, children, ...rest }) {
+  /** @param {MouseEvent} event */
   const follow = (event) => {
     if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
     event.preventDefault();

@@ -2,6 +2,7 @@
 import { createContext } from "preact";
 import { useContext } from "preact/hooks";
 
+/** @type {import("preact").Context<api.Session>} */
 export const SessionContext = createContext(null);
 
 export const useSession = () => useContext(SessionContext);

@@ -1,7 +1,7 @@
 // One event: first of all, why it has not started; then who knows of it, and what has happened so far.
 import { html } from "../html.js";
 import { useResource } from "../hooks.js";
-import { Badge, Facts, Loaded, Page } from "../parts/basics.js";
+import { Badge, Facts, loaded, Page } from "../parts/basics.js";
 import { nameOf, stateOf } from "../parts/event-table.js";
 import { Details, Explanation, Hold } from "../parts/explanation.js";
 import { Cause, GroupLink, HostLink, MachineLink } from "../parts/links.js";
@@ -11,6 +11,13 @@ import { Timeline } from "../parts/timeline.js";
 import { Verbs } from "../parts/verbs.js";
 
 // When a machine was first shown an event. `known`: whether machines without a time have not been shown it.
+/**
+ * @param {api.EventDetails} event
+ * @param {string} name
+ * @param {Record<string, string>} seen
+ * @param {Record<string, unknown>} silent
+ * @param {boolean} known
+ */
 function firstShown(event, name, seen, silent, known) {
   if (Object.hasOwn(seen, name)) {
     const late = event.started_at && Date.parse(seen[name]) > Date.parse(event.started_at);
@@ -22,6 +29,7 @@ function firstShown(event, name, seen, silent, known) {
   return event.ended_at ? "never" : "not yet";
 }
 
+/** @param {{ event: api.EventDetails, seen: Record<string, string>, silent: Record<string, unknown>, known: boolean }} props */
 const Machines = ({ event, seen, silent, known }) => {
   const moving = Object.keys(event.targets).length > 0;
   const measured = Object.keys(event.away).length > 0;
@@ -47,13 +55,15 @@ const Machines = ({ event, seen, silent, known }) => {
 };
 
 // The reasons follow, so they are not said twice.
+/** @param {api.Explanation} explanation */
 const severalReasons = ({ event, holds }) => `${event.approved ? "Approved, but waiting" : "Waiting"} for ${holds.length} reasons:`;
 
+/** @param {{ name: string }} props */
 export function Event({ name: id }) {
   const explained = useResource(`/v1/events/${encodeURIComponent(id)}/explain`);
   const history = useResource(`/v1/history?event=${encodeURIComponent(id)}&oldest_first=true&limit=200`);
   return html`
-    <${Loaded} of=${explained} title="Event">${(of) => {
+    ${loaded(explained, (of) => {
       const { event } = of;
       const seen = of.seen_by;
       const started = history.data?.records.find(({ what }) => what === "started");
@@ -79,9 +89,9 @@ export function Event({ name: id }) {
             ["Cause", event.cause && html`<${Cause} of=${event.cause} />`],
           ]} />
           <${Machines} event=${event} seen=${seen} silent=${of.not_listening} known=${started?.shown !== null} />
-          <${Loaded} of=${history}>${({ records }) => html`<${Records} of=${records} caption="What has happened" about=${false} />`}<//>
+          ${loaded(history, ({ records }) => html`<${Records} of=${records} caption="What has happened" about=${false} />`)}
         <//>
       `;
-    }}<//>
+    }, "Event")}
   `;
 }

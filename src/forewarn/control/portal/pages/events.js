@@ -4,7 +4,7 @@ import { withQuery } from "../api.js";
 import { useResource } from "../hooks.js";
 import { Link, setQuery } from "../router.js";
 import { useSession } from "../session.js";
-import { Empty, Loaded, Page } from "../parts/basics.js";
+import { Empty, loaded, Page } from "../parts/basics.js";
 import { EventTable } from "../parts/event-table.js";
 import { RolloutLink } from "../parts/links.js";
 import { plural } from "../parts/text.js";
@@ -13,12 +13,14 @@ import { TextFilter } from "../parts/text-filter.js";
 const FILTERS = ["status", "type", "group", "machine", "host", "rollout"];
 const PAGE = 100;
 
+/** @param {portal.Query} props */
 export function Events({ query }) {
   const session = useSession();
   const filters = Object.fromEntries([...FILTERS, "past"].map((name) => [name, query.get(name)]));
   const after = query.get("after");
   const events = useResource(withQuery("/v1/events", { ...filters, after, limit: PAGE }));
-  const change = (name) => (event) => setQuery({ [name]: event.target.value.trim(), after: "" });
+  /** @param {string} name */
+  const change = (name) => (/** @type {portal.Input} */ event) => setQuery({ [name]: event.target.value.trim(), after: "" });
   return html`
     <${Page} title="Events">
       <form class="filters" onSubmit=${(event) => event.preventDefault()}>
@@ -35,14 +37,14 @@ export function Events({ query }) {
           onChange=${(event) => setQuery({ past: event.target.checked ? "true" : "", after: "" })} /> also those that are over</label>
       </form>
       ${filters.rollout && html`<p>Only those of rollout <${RolloutLink} id=${filters.rollout} />. <${Link} to=${withQuery("/events", { ...filters, rollout: "" })}>Show all<//></p>`}
-      <${Loaded} of=${events}>${(list) => html`
+      ${loaded(events, (list) => html`
         ${list.length
           ? html`<${EventTable} events=${list} caption=${events.next || after ? `${plural(list.length, "event")} on this page` : plural(list.length, "event")} />`
           : html`<${Empty}>${Object.values(filters).some(Boolean) ? "No event matches. Change the filters above." : "Nothing is announced or under way."}<//>`}
         <p class="pages">
           ${after && html`<${Link} to=${withQuery("/events", filters)}>First page<//>`}
           ${events.next && html`<${Link} to=${withQuery("/events", { ...filters, after: events.next })} rel="next">More<//>`}
-        </p>`}<//>
+        </p>`)}
     <//>
   `;
 }

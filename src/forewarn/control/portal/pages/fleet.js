@@ -3,17 +3,22 @@ import { useState } from "preact/hooks";
 import { html } from "../html.js";
 import { usePrinted, useResource } from "../hooks.js";
 import { address, go, Link, setQuery } from "../router.js";
-import { Empty, Loaded, Page } from "../parts/basics.js";
+import { Empty, loaded, Page } from "../parts/basics.js";
 import { columns, FleetMap, Legend, STATES, total } from "../parts/fleet-map.js";
 import { LongTable } from "../parts/long-table.js";
 import { plural } from "../parts/text.js";
 import { TextFilter } from "../parts/text-filter.js";
 import { Verbs } from "../parts/verbs.js";
 
+/**
+ * @param {api.OverviewRow} row
+ * @returns {portal.Counts}
+ */
 const sums = (row) =>
   Object.fromEntries(STATES.map((state) => [state, (row.domains ?? []).reduce((sum, d) => sum + (d[state] ?? 0), 0)]));
 
 // What is wrong with a host, or was done to it, as one can filter by it.
+/** @type {Record<string, (host: api.OverviewRow) => boolean>} */
 const CONDITIONS = {
   healthy: (host) => host.health === "healthy",
   degraded: (host) => host.health === "degraded",
@@ -22,12 +27,15 @@ const CONDITIONS = {
   "cut off": (host) => host.unreachable,
 };
 
+/** @param {api.OverviewRow} host */
 const condition = (host) => Object.keys(CONDITIONS).filter((name) => CONDITIONS[name](host)).join(", ");
 
+/** @param {{ rows: api.OverviewRow[], by: string }} props */
 function Numbers({ rows, by }) {
   const [open, setOpen] = useState(false);
   const printed = usePrinted();
   const head = html`<th>${by === "group" ? "Group" : "Host"}</th>${by === "host" && html`<th>Health</th>`}<th>Update domains</th>${STATES.map((state) => html`<th class="number">${state}</th>`)}`;
+  /** @param {api.OverviewRow} row */
   const cells = (row) => {
     const of = sums(row);
     return html`
@@ -45,6 +53,7 @@ function Numbers({ rows, by }) {
   `;
 }
 
+/** @param {portal.Query} props */
 export function Fleet({ query }) {
   const by = query.get("by") === "group" ? "group" : "host";
   const [label, state] = [query.get("label") ?? "", query.get("state") ?? ""];
@@ -64,16 +73,16 @@ export function Fleet({ query }) {
           <option value="">anything</option>${Object.keys(CONDITIONS).map((name) => html`<option value=${name}>${name}</option>`)}
         </select></label>`}
       </form>
-      <${Loaded} of=${overview}>${({ rows }) => {
+      ${loaded(overview, ({ rows }) => {
         const shown = rows.filter((row) => (!state || sums(row)[state]) && (!(health in CONDITIONS) || CONDITIONS[health](row)));
         const machines = shown.reduce((sum, row) => sum + (row.domains ?? []).reduce((n, d) => n + total(d), 0), 0);
         if (!shown.length) return html`<${Empty}>No ${by} matches. ${rows.length ? "Change the filters above." : "Add machines with 'forewarn apply'."}<//>`;
         return html`
           <p class="quiet">${plural(machines, "machine")} ${by === "host" ? "on" : "in"} ${plural(shown.length, by)}. As lists: <${Link} to="/hosts">hosts<//>, <${Link} to="/groups">groups<//>, <${Link} to="/machines">machines<//>, <${Link} to="/maintenance">maintenance configurations<//></p>
           <${Numbers} rows=${shown} by=${by} />
-          <${FleetMap} rows=${shown} onPick=${(name) => go(address(`${by}s`, name))} />
+          <${FleetMap} rows=${shown} onPick=${(/** @type {string} */ name) => go(address(`${by}s`, name))} />
         `;
-      }}<//>
+      })}
     <//>
   `;
 }

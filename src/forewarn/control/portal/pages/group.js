@@ -3,7 +3,7 @@ import { html } from "../html.js";
 import { withQuery } from "../api.js";
 import { useResource } from "../hooks.js";
 import { Link } from "../router.js";
-import { Badge, Empty, Facts, Labels, Loaded, Page, When } from "../parts/basics.js";
+import { Badge, Empty, Facts, Labels, loaded, Page, When } from "../parts/basics.js";
 import { Bar } from "../parts/bar.js";
 import { EventTable } from "../parts/event-table.js";
 import { Legend, STATES, total } from "../parts/fleet-map.js";
@@ -14,10 +14,11 @@ import { Verbs } from "../parts/verbs.js";
 
 const PAGE = 100;
 
+/** @param {{ name: string }} props */
 function Windows({ name }) {
   const windows = useResource(`/v1/groups/${encodeURIComponent(name)}/windows`);
   return html`
-    <${Loaded} of=${windows}>${({ open, configurations, times }) => html`
+    ${loaded(windows, ({ open, configurations, times }) => html`
       <p>
         ${open ? "Maintenance of this group may start now" : "Maintenance of this group may not start now"}${configurations.length ? `, limited by ${configurations.join("; ")}.` : "; no window or blackout limits it."}
       </p>
@@ -32,14 +33,15 @@ function Windows({ name }) {
                 <td>${closes ? html`${at(closes)}, <${When} instant=${closes} />` : "never"}</td>
               </tr>`)}
           </tbody>
-        </table>`}`}<//>
+        </table>`}`)}
   `;
 }
 
+/** @param {{ name: string }} props */
 function Domains({ name }) {
   const overview = useResource("/v1/overview?by=group");
   return html`
-    <${Loaded} of=${overview}>${({ rows }) => {
+    ${loaded(overview, ({ rows }) => {
       const domains = rows.find((row) => row.name === name)?.domains ?? [];
       const most = Math.max(1, ...domains.map(total));
       return html`
@@ -57,25 +59,27 @@ function Domains({ name }) {
           </tbody>
         </table>
       `;
-    }}<//>
+    })}
   `;
 }
 
+/** @param {{ name: string, events: api.Event[], after: string }} props */
 function Machines({ name, events, after }) {
   const machines = useResource(withQuery("/v1/machines", { group: name, limit: PAGE, after }));
   const known = Object.fromEntries(events.map((event) => [event.id, event]));
   return html`
-    <${Loaded} of=${machines}>${(list) => html`
+    ${loaded(machines, (list) => html`
       ${list.length
         ? html`<${MachineTable} machines=${list} events=${known} without="group" caption="Machines" />`
         : html`<${Empty}>There is no machine ${after ? "on this page" : "in this group. Add some with 'forewarn apply'"}.<//>`}
       <p class="pages">
         ${after && html`<${Link} to=${withQuery(`/groups/${encodeURIComponent(name)}`, {})}>First machines<//>`}
         ${machines.next && html`<${Link} to=${withQuery(`/groups/${encodeURIComponent(name)}`, { after: machines.next })} rel="next">Next machines<//>`}
-      </p>`}<//>
+      </p>`)}
   `;
 }
 
+/** @param {api.Coverage} of */
 const covered = (of) =>
   [
     [of.listening, "asks", "ask"],
@@ -87,13 +91,14 @@ const covered = (of) =>
     .map(([count, one, many]) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`)
     .join(", ");
 
+/** @param {{ name: string } & portal.Query} props */
 export function Group({ name, query }) {
   const group = useResource(`/v1/groups/${encodeURIComponent(name)}`);
   const events = useResource(withQuery("/v1/events", { group: name }));
   return html`
     <${Page} title=${`Group ${name}`} aside=${group.data && html`
       <div class="badges"><${Badge} kind=${group.data.enabled ? "quiet" : "over"}>${group.data.enabled ? "enabled: its machines poll" : "not enabled: no machine polls"}<//></div>`}>
-      <${Loaded} of=${group}>${(of) => html`
+      ${loaded(group, (of) => html`
         <${Verbs} kind="group" of=${of} />
         ${!of.enabled && html`<p class="quiet">Scheduled Events are enabled for this group as soon as one of its machines asks for them.</p>`}
         <${Facts} of=${[
@@ -116,12 +121,12 @@ export function Group({ name, query }) {
         ]} />
         <${Windows} name=${name} />
         <${Domains} name=${name} />
-        <${Loaded} of=${events}>${(list) => html`
+        ${loaded(events, (list) => html`
           ${list.length
             ? html`<${EventTable} events=${list} caption=${plural(list.length, "event")} />`
             : html`<${Empty}>Nothing is announced to this group. <${Link} to=${withQuery("/events", { group: name, past: "true" })}>Events that are over<//><//>`}
-          <${Machines} name=${name} events=${list} after=${query.get("after") ?? ""} />`}<//>
-        <${Latest} of=${{ group: name }} />`}<//>
+          <${Machines} name=${name} events=${list} after=${query.get("after") ?? ""} />`)}
+        <${Latest} of=${{ group: name }} />`)}
     <//>
   `;
 }

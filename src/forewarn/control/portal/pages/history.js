@@ -3,7 +3,7 @@ import { html } from "../html.js";
 import { withQuery } from "../api.js";
 import { useResource } from "../hooks.js";
 import { Link, setQuery } from "../router.js";
-import { Empty, Loaded, Page } from "../parts/basics.js";
+import { Empty, loaded, Page } from "../parts/basics.js";
 import { Records } from "../parts/records.js";
 import { TextFilter } from "../parts/text-filter.js";
 
@@ -18,6 +18,7 @@ const FILTERS = [
   ["until", "Until", "1h, or a time"],
 ];
 
+/** @param {portal.Query} props */
 export function History({ query }) {
   const filters = Object.fromEntries(FILTERS.map(([name]) => [name, query.get(name)]));
   const before = query.get("before");
@@ -34,14 +35,14 @@ export function History({ query }) {
         )}
         ${filtered && html`<${Link} to="/history">Clear<//>`}
       </form>
-      <${Loaded} of=${history}>${({ records, next }) => html`
+      ${loaded(history, ({ records, next }) => html`
         ${records.length
           ? html`<${Records} of=${records} caption=${html`<span class="aside">The newest first</span>`} />`
           : html`<${Empty}>${filtered || before ? "No record matches. Change the filters above." : "Nothing has happened yet."}<//>`}
         <p class="pages">
           ${before && html`<${Link} to=${withQuery("/history", filters)}>Newest<//>`}
           ${next && html`<${Link} to=${withQuery("/history", { ...filters, before: next })} rel="next">Older<//>`}
-        </p>`}<//>
+        </p>`)}
     <//>
   `;
 }

@@ -3,7 +3,7 @@ import { html } from "../html.js";
 import { withQuery } from "../api.js";
 import { useResource } from "../hooks.js";
 import { address, Link } from "../router.js";
-import { Badge, Empty, Facts, HEALTH, Labels, Loaded, Page, When } from "../parts/basics.js";
+import { Badge, Empty, Facts, HEALTH, Labels, loaded, Page, When } from "../parts/basics.js";
 import { EventTable } from "../parts/event-table.js";
 import { Explanation, Hold } from "../parts/explanation.js";
 import { MachineTable } from "../parts/machine-table.js";
@@ -12,6 +12,7 @@ import { at, duration, plural } from "../parts/text.js";
 import { Verbs } from "../parts/verbs.js";
 
 
+/** @param {{ of: api.HostPlan }} props */
 const Plan = ({ of }) => html`
   <section class="plan">
     ${of.holds.length ? html`<ul>${of.holds.map((hold) => html`<${Hold} of=${hold} />`)}</ul>` : html`<p>${of.message}</p>`}
@@ -19,6 +20,7 @@ const Plan = ({ of }) => html`
   </section>
 `;
 
+/** @param {api.HostNode | null} of */
 const node = (of) =>
   of && {
     state: html`${of.state}${of.since && html` since ${at(of.since)}, <${When} instant=${of.since} />`}`,
@@ -28,26 +30,29 @@ const node = (of) =>
 
 const PAGE = 100;
 
+/** @param {{ name: string, events: Record<string, api.Event>, after: string }} props */
 function Machines({ name, events, after }) {
   const machines = useResource(withQuery("/v1/machines", { host: name, limit: PAGE, after }));
   const page = address("hosts", name);
   return html`
-    <${Loaded} of=${machines}>${(list) => html`
+    ${loaded(machines, (list) => html`
       ${list.length
         ? html`<${MachineTable} machines=${list} events=${events} without="host" caption=${machines.next || after ? `${plural(list.length, "machine")} on this page` : plural(list.length, "machine")} />`
         : html`<${Empty}>${after ? "There is no machine on this page." : "No machine is on this host."}<//>`}
       <p class="pages">
         ${after && html`<${Link} to=${page}>First machines<//>`}
         ${machines.next && html`<${Link} to=${withQuery(page, { after: machines.next })} rel="next">Next machines<//>`}
-      </p>`}<//>
+      </p>`)}
   `;
 }
 
 // All events of machines on the host that its explanation names, by their ids.
+/** @param {Partial<api.HostExplanation>} [explanation] */
 const eventsIn = ({ plans = [], others = [] } = {}) => Object.fromEntries([...plans.flatMap((plan) => plan.events), ...others].map((event) => [event.id, event]));
 
+/** @param {{ name: string } & portal.Query} props */
 export function Host({ name, query }) {
-  const path = `/v1/hosts/${encodeURIComponent(name)}`;
+  const path = address("v1", "hosts", name);
   const explained = useResource(`${path}/explain`);
   const host = useResource(path);
   const badges = host.data && html`
@@ -59,9 +64,9 @@ export function Host({ name, query }) {
   `;
   return html`
     <${Page} title=${`Host ${name}`} aside=${badges}>
-      <${Loaded} of=${explained}>${(of) => html`
-        <${Explanation} message=${of.message}>${of.plans.map((plan) => html`<${Plan} of=${plan} />`)}<//>`}<//>
-      <${Loaded} of=${host}>${(of) => html`
+      ${loaded(explained, (of) => html`
+        <${Explanation} message=${of.message}>${of.plans.map((plan) => html`<${Plan} of=${plan} />`)}<//>`)}
+      ${loaded(host, (of) => html`
         <${Verbs} kind="host" of=${of} />
         <${Facts} of=${[
           ["Health", html`${of.health}${of.since && html` since ${at(of.since)}`}`],
@@ -72,7 +77,7 @@ export function Host({ name, query }) {
           ["Lag of the node", node(of.node)?.lag],
           ["Node last heard", node(of.node)?.heard],
           ["Labels", html`<${Labels} of=${of.labels} />`],
-        ]} />`}<//>
+        ]} />`)}
       <${Machines} name=${name} events=${eventsIn(explained.data)} after=${query.get("after") ?? ""} />
       <${Latest} of=${{ host: name }} />
     <//>

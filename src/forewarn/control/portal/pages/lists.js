@@ -3,17 +3,22 @@ import { html } from "../html.js";
 import { withQuery } from "../api.js";
 import { useResource } from "../hooks.js";
 import { Link, setQuery } from "../router.js";
-import { Badge, Empty, HEALTH, Labels, Loaded, Page } from "../parts/basics.js";
+import { Badge, Empty, HEALTH, Labels, loaded, Page } from "../parts/basics.js";
 import { GroupLink, HostLink } from "../parts/links.js";
 import { MachineTable } from "../parts/machine-table.js";
 import { plural } from "../parts/text.js";
 import { TextFilter } from "../parts/text-filter.js";
 
+/** @typedef {{ name: string, title: string, example?: string, choices?: Record<string, string> }} Filtering */
+
 const PAGE = 100;
+/** @type {Filtering} */
 const LABEL = { name: "label", title: "Label", example: "tier=web" };
 
+/** @param {{ of: Filtering } & portal.Query} props */
 function Filter({ of, query }) {
   const value = query.get(of.name) ?? "";
+  /** @param {portal.Input} event */
   const change = (event) => setQuery({ [of.name]: event.target.value.trim(), after: "" });
   if (!of.choices) return html`<${TextFilter} title=${of.title} value=${value} example=${of.example} onChange=${change} />`;
   return html`
@@ -24,6 +29,7 @@ function Filter({ of, query }) {
 }
 
 // A page of what the service lists, and the filters and the place in the list, which are in the address.
+/** @param {{ title: string, path: "/v1/hosts" | "/v1/groups" | "/v1/machines", page: string, filters: Filtering[], noun: string, children: (list: any[], caption: string) => portal.Children } & portal.Query} props */
 function List({ title, path, page, filters, query, noun, children }) {
   const chosen = Object.fromEntries(filters.map(({ name }) => [name, query.get(name) ?? ""]));
   const after = query.get("after") ?? "";
@@ -35,22 +41,24 @@ function List({ title, path, page, filters, query, noun, children }) {
         ${filters.map((filter) => html`<${Filter} key=${filter.name} of=${filter} query=${query} />`)}
         ${filtered && html`<${Link} to=${page}>Clear<//>`}
       </form>
-      <${Loaded} of=${items}>${(list) => html`
+      ${loaded(items, (list) => html`
         ${list.length
           ? children(list, items.next || after ? `${plural(list.length, noun)} on this page` : plural(list.length, noun))
           : html`<${Empty}>${filtered || after ? `No ${noun} matches. Change the filters above.` : `There is no ${noun}. Add some with 'forewarn apply'.`}<//>`}
         <p class="pages">
           ${after && html`<${Link} to=${withQuery(page, chosen)}>First page<//>`}
           ${items.next && html`<${Link} to=${withQuery(page, { ...chosen, after: items.next })} rel="next">Next page<//>`}
-        </p>`}<//>
+        </p>`)}
     <//>
   `;
 }
 
+/** @type {Filtering[]} */
 const hostFilters = [LABEL, { name: "health", title: "Health", choices: { healthy: "healthy", degraded: "degraded", failed: "failed" } }];
 
+/** @param {portal.Query} props */
 export const Hosts = ({ query }) => html`
-  <${List} title="Hosts" path="/v1/hosts" page="/hosts" filters=${hostFilters} query=${query} noun="host">${(list, caption) => html`
+  <${List} title="Hosts" path="/v1/hosts" page="/hosts" filters=${hostFilters} query=${query} noun="host">${(/** @type {api.Host[]} */ list, /** @type {string} */ caption) => html`
     <table class="rows stacked">
       <caption>${caption}</caption>
       <thead><tr><th>Host</th><th>Health</th><th class="number">Machines</th><th class="number">Events of the host</th><th>Node</th><th>Labels</th></tr></thead>
@@ -68,14 +76,16 @@ export const Hosts = ({ query }) => html`
     </table>`}<//>
 `;
 
+/** @type {Filtering[]} */
 const groupFilters = [
   LABEL,
   { name: "kind", title: "Kind", choices: { "scale-set": "scale-set", "availability-set": "availability-set", "availability-zone": "availability-zone", "cloud-service": "cloud-service", standalone: "standalone" } },
   { name: "enabled", title: "Enabled", choices: { true: "yes", false: "no" } },
 ];
 
+/** @param {portal.Query} props */
 export const Groups = ({ query }) => html`
-  <${List} title="Groups" path="/v1/groups" page="/groups" filters=${groupFilters} query=${query} noun="group">${(list, caption) => html`
+  <${List} title="Groups" path="/v1/groups" page="/groups" filters=${groupFilters} query=${query} noun="group">${(/** @type {api.Group[]} */ list, /** @type {string} */ caption) => html`
     <table class="rows stacked">
       <caption>${caption}</caption>
       <thead><tr><th>Group</th><th>Kind</th><th class="number">Machines</th><th class="number">of which ask</th><th class="number">Events</th><th>Enabled</th><th>Labels</th></tr></thead>
@@ -94,6 +104,7 @@ export const Groups = ({ query }) => html`
     </table>`}<//>
 `;
 
+/** @type {Filtering[]} */
 const machineFilters = [
   { name: "group", title: "Group", example: "web" },
   { name: "host", title: "Host", example: "host-a" },
@@ -103,7 +114,8 @@ const machineFilters = [
   { name: "not_back", title: "Not back", choices: { true: "yes", false: "no" } },
 ];
 
+/** @param {portal.Query} props */
 export const Machines = ({ query }) => html`
-  <${List} title="Machines" path="/v1/machines" page="/machines" filters=${machineFilters} query=${query} noun="machine">${(list, caption) => html`
+  <${List} title="Machines" path="/v1/machines" page="/machines" filters=${machineFilters} query=${query} noun="machine">${(/** @type {api.Machine[]} */ list, /** @type {string} */ caption) => html`
     <${MachineTable} machines=${list} caption=${caption} />`}<//>
 `;

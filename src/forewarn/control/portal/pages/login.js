@@ -4,11 +4,13 @@ import { html } from "../html.js";
 import { request } from "../api.js";
 import { Elsewhere } from "../parts/elsewhere.js";
 
+/** @param {{ why: string, onDone: (session: api.Session & { commit: number }) => void }} props */
 export function Login({ why, onDone }) {
   const [problem, setProblem] = useState(null);
+  /** @param {portal.Input} event */
   const submit = async (event) => {
     event.preventDefault();
-    const token = new FormData(event.target).get("token").trim();
+    const token = String(new FormData(event.currentTarget).get("token")).trim();
     try {
       const { data, commit } = await request("POST", "/v1/session", { token });
       onDone({ ...data, commit });

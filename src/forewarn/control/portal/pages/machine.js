@@ -3,7 +3,7 @@ import { html } from "../html.js";
 import { withQuery } from "../api.js";
 import { useResource } from "../hooks.js";
 import { Link } from "../router.js";
-import { Badge, Empty, Facts, Labels, Loaded, Page, When } from "../parts/basics.js";
+import { Badge, Empty, Facts, Labels, loaded, Page, When } from "../parts/basics.js";
 import { EventTable } from "../parts/event-table.js";
 import { EventLink, GroupLink, HostLink } from "../parts/links.js";
 import { Latest } from "../parts/records.js";
@@ -11,22 +11,26 @@ import { at, plural } from "../parts/text.js";
 import { Verbs } from "../parts/verbs.js";
 
 const PAST = 20;
+/** @type {Record<string, string>} */
 const KINDS = { listening: "quiet", silent: "over", "never-polled": "over" };
+/** @type {Record<string, string>} */
 const WORDS = { listening: "asks for its events", silent: "silent", "never-polled": "has never polled" };
 
+/** @param {{ name: string, group: string }} props */
 function Events({ name, group }) {
   const events = useResource(withQuery("/v1/events", { machine: name, group, past: "true", limit: PAST }));
   return html`
-    <${Loaded} of=${events}>${(list) =>
+    ${loaded(events, (list) =>
       list.length
         ? html`
             <${EventTable} events=${list} caption="Events, also those that are over" />
             ${events.next && html`<p><${Link} to=${withQuery("/events", { machine: name, past: "true" })}>All of its events<//></p>`}
           `
-        : html`<${Empty}>No event has been announced to this machine.<//>`}<//>
+        : html`<${Empty}>No event has been announced to this machine.<//>`)}
   `;
 }
 
+/** @param {{ of: api.Machine }} props */
 const Where = ({ of }) => {
   if (!of.host) return "not known";
   return html`
@@ -36,6 +40,7 @@ const Where = ({ of }) => {
   `;
 };
 
+/** @param {{ name: string }} props */
 export function Machine({ name }) {
   const machine = useResource(`/v1/machines/${encodeURIComponent(name)}`);
   return html`
@@ -45,7 +50,7 @@ export function Machine({ name }) {
         ${machine.data.not_back && !machine.data.gone && html`<${Badge} kind="held">not back<//>`}
         ${machine.data.spot && html`<${Badge} kind="scheduled">spot<//>`}
       </div>`}>
-      <${Loaded} of=${machine}>${(of) => html`
+      ${loaded(machine, (of) => html`
         <${Verbs} kind="machine" of=${of} />
         <${Facts} of=${[
           ["Group", html`<${GroupLink} name=${of.group} /> <span class="quiet">${of.kind}</span>`],
@@ -66,7 +71,7 @@ export function Machine({ name }) {
         ]} />
         ${of.coverage === "never-polled" && !of.gone && html`<p class="quiet">No program on this machine asks for its events, so nothing there can prepare for them. Start 'forewarn agent' there, or a program of your own.</p>`}
         <${Events} name=${of.name} group=${of.group} />
-        <${Latest} of=${{ machine: of.name }} />`}<//>
+        <${Latest} of=${{ machine: of.name }} />`)}
     <//>
   `;
 }

@@ -2,7 +2,7 @@
 // their pages.
 import { html } from "../html.js";
 import { useResource } from "../hooks.js";
-import { Empty, Loaded, Page } from "../parts/basics.js";
+import { Empty, loaded, Page } from "../parts/basics.js";
 import { plural } from "../parts/text.js";
 import { Verbs } from "../parts/verbs.js";
 
@@ -11,7 +11,7 @@ export function Maintenance() {
   return html`
     <${Page} title="Maintenance" aside=${html`<${Verbs} kind="configurations" />`}>
       <p class="quiet">When maintenance may start, for machines of all groups. The windows and blackouts of single groups are on their pages.</p>
-      <${Loaded} of=${configurations}>${(list) =>
+      ${loaded(configurations, (list) =>
         list.length
           ? html`
               <table class="rows stacked">
@@ -29,7 +29,7 @@ export function Maintenance() {
                 </tbody>
               </table>
             `
-          : html`<${Empty}>There is no maintenance configuration: only the windows and blackouts of single groups limit when maintenance may start. Add one here, or in the fleet file.<//>`}<//>
+          : html`<${Empty}>There is no maintenance configuration: only the windows and blackouts of single groups limit when maintenance may start. Add one here, or in the fleet file.<//>`)}
     <//>
   `;
 }

@@ -4,7 +4,7 @@ import { html } from "../html.js";
 import { withQuery } from "../api.js";
 import { useResource } from "../hooks.js";
 import { address, Link } from "../router.js";
-import { Empty, Facts, Loaded, Page, When } from "../parts/basics.js";
+import { Empty, Facts, loaded, Page, When } from "../parts/basics.js";
 import { Explanation, Hold, Until } from "../parts/explanation.js";
 import { EventLink, Several } from "../parts/links.js";
 import { Lanes, StepTable, Sums } from "../parts/steps.js";
@@ -15,6 +15,7 @@ import { RolloutState } from "./rollouts.js";
 const PAGE = 500;
 const QUICK = 500; // steps of a rollout whose end is quick to forecast
 
+/** @param {{ of: api.WaitExplained }} props */
 const Wait = ({ of }) => html`
   <li>
     <strong>${of.message}</strong><${Until} instant=${of.until} />
@@ -37,14 +38,16 @@ const Wait = ({ of }) => html`
   </li>
 `;
 
+/** @param {{ path: `/v1/rollouts/${string}`, lane: Record<string, string> }} props */
 function Explained({ path, lane }) {
   const explained = useResource(withQuery(`${path}/explain`, lane));
   return html`
-    <${Loaded} of=${explained}>${(of) => html`
-      <${Explanation} message=${of.message}><ul>${of.waits.map((wait) => html`<${Wait} of=${wait} />`)}</ul><//>`}<//>
+    ${loaded(explained, (of) => html`
+      <${Explanation} message=${of.message}><ul>${of.waits.map((wait) => html`<${Wait} of=${wait} />`)}</ul><//>`)}
   `;
 }
 
+/** @param {{ path: `/v1/rollouts/${string}` }} props */
 const End = ({ path }) => {
   const report = useResource(`${path}?expected_end=true`);
   if (!report.data) return "…";
@@ -52,18 +55,21 @@ const End = ({ path }) => {
 };
 
 // When it ends: for a large rollout only when somebody asks, since that takes the service a moment.
+/** @param {{ path: `/v1/rollouts/${string}`, steps: number }} props */
 function ExpectedEnd({ path, steps }) {
   const [asked, setAsked] = useState(steps <= QUICK);
   return asked ? html`<${End} path=${path} />` : html`<button class="plain" onClick=${() => setAsked(true)}>Forecast</button>`;
 }
 
+/** @param {{ path: `/v1/rollouts/${string}`, page: string, rollout: api.RolloutReport, filters: Record<string, string>, after: string }} props */
 function Steps({ path, page, rollout, filters, after }) {
   const steps = useResource(withQuery(`${path}/steps`, { ...filters, after, limit: PAGE }));
   const narrowed = Object.values(filters).some(Boolean);
+  /** @param {api.Step} step */
   const to = (step) => withQuery(page, step.host ? { host: step.host } : { group: step.lane });
   return html`
     ${narrowed && html`<p>Only ${listed(Object.values(filters).filter(Boolean))}. <${Link} to=${page}>Show all steps<//></p>`}
-    <${Loaded} of=${steps}>${(list) =>
+    ${loaded(steps, (list) =>
       list.length
         ? html`
             <${Lanes} steps=${list} waves=${rollout.waves} to=${to} />
@@ -76,24 +82,26 @@ function Steps({ path, page, rollout, filters, after }) {
               ${steps.next && html`<${Link} to=${withQuery(page, { ...filters, after: steps.next })} rel="next">Next steps<//>`}
             </p>
           `
-        : html`<${Empty}>No step matches. <${Link} to=${page}>Show all steps<//><//>`}<//>
+        : html`<${Empty}>No step matches. <${Link} to=${page}>Show all steps<//><//>`)}
   `;
 }
 
+/** @param {api.Switch | null} of */
 const switched = (of) => of && html`${at(of.at)} by ${of.by}${of.reason && `: ${of.reason}`}`;
 
+/** @param {{ name: string } & portal.Query} props */
 export function Rollout({ name: id, query }) {
-  const [path, page] = [`/v1/rollouts/${encodeURIComponent(id)}`, address("rollouts", id)];
+  const [path, page] = [address("v1", "rollouts", id), address("rollouts", id)];
   const rollout = useResource(path);
   const lane = { group: query.get("group") ?? "", host: query.get("host") ?? "" };
   const [state, after] = [query.get("state") ?? "", query.get("after") ?? ""];
   return html`
-    <${Loaded} of=${rollout} title="Rollout">${(of) => html`
+    ${loaded(rollout, (of) => html`
       <${Page} title=${`Rollout: ${of.type} of ${of.selection}`} aside=${html`<${RolloutState} of=${of} />`}>
         <${Explained} path=${path} lane=${lane} />
         <${Verbs} kind="rollout" of=${{ ...of, lane: lane.group || lane.host }} />
         <p class="quiet">${of.steps_done.toLocaleString("en")} of ${plural(of.steps_total, "step")} done${of.waves > 1 && !of.ended_at && `, wave ${of.wave} of ${of.waves}`}</p>
-        <${Sums} counts=${of.steps_by_state} state=${state} to=${(name) => withQuery(page, { ...lane, state: name })} />
+        <${Sums} counts=${of.steps_by_state} state=${state} to=${(/** @type {string} */ name) => withQuery(page, { ...lane, state: name })} />
         <${Facts} of=${[
           ["Id", html`<code>${of.id}</code>`],
           ["Started", html`${at(of.created_at)} by ${of.by}`],
@@ -117,6 +125,6 @@ export function Rollout({ name: id, query }) {
         ]} />
         <${Steps} path=${path} page=${page} rollout=${of} filters=${{ ...lane, state }} after=${after} />
         <p><${Link} to=${withQuery("/events", { rollout: of.id, past: "true" })}>Events of this rollout<//></p>
-      <//>`}<//>
+      <//>`, "Rollout")}
   `;
 }

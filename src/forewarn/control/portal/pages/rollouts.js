@@ -3,17 +3,20 @@ import { html } from "../html.js";
 import { withQuery } from "../api.js";
 import { useResource } from "../hooks.js";
 import { Link, setQuery } from "../router.js";
-import { Badge, Empty, Loaded, Page, When } from "../parts/basics.js";
+import { Badge, Empty, loaded, Page, When } from "../parts/basics.js";
 import { Bar } from "../parts/bar.js";
 import { RolloutLink } from "../parts/links.js";
 import { plural } from "../parts/text.js";
 import { Verbs } from "../parts/verbs.js";
 
 const PAGE = 50;
+/** @type {Record<string, string>} */
 const STATES = { running: "started", paused: "held", blocked: "held", aborting: "held", aborted: "over", expired: "over", done: "quiet" };
 
+/** @param {{ of: { state: string } }} props */
 export const RolloutState = ({ of }) => html`<${Badge} kind=${STATES[of.state]}>${of.state}<//>`;
 
+/** @param {{ of: api.Rollout }} props */
 const Row = ({ of }) => html`
   <tr>
     <td><${RolloutLink} id=${of.id}>${of.type} <code>${of.id.slice(0, 8)}</code><//></td>
@@ -29,6 +32,7 @@ const Row = ({ of }) => html`
   </tr>
 `;
 
+/** @param {portal.Query} props */
 export function Rollouts({ query }) {
   const [state, after] = [query.get("state") ?? "", query.get("after") ?? ""];
   const rollouts = useResource(withQuery("/v1/rollouts", { state, after, limit: PAGE }));
@@ -39,7 +43,7 @@ export function Rollouts({ query }) {
           <option value="">any</option>${Object.keys(STATES).map((name) => html`<option>${name}</option>`)}
         </select></label>
       </form>
-      <${Loaded} of=${rollouts}>${(list) => html`
+      ${loaded(rollouts, (list) => html`
         ${list.length
           ? html`
               <table class="rows stacked">
@@ -52,7 +56,7 @@ export function Rollouts({ query }) {
         <p class="pages">
           ${after && html`<${Link} to=${withQuery("/rollouts", { state })}>First page<//>`}
           ${rollouts.next && html`<${Link} to=${withQuery("/rollouts", { state, after: rollouts.next })} rel="next">Older<//>`}
-        </p>`}<//>
+        </p>`)}
     <//>
   `;
 }

@@ -4,7 +4,7 @@ import { withQuery } from "../api.js";
 import { useResource } from "../hooks.js";
 import { address, Link } from "../router.js";
 import { Bar } from "../parts/bar.js";
-import { Empty, Facts, Loaded, Page, When } from "../parts/basics.js";
+import { Empty, Facts, loaded, Page, When } from "../parts/basics.js";
 import { EventTable } from "../parts/event-table.js";
 import { Explained } from "../parts/explanation.js";
 import { RolloutLink } from "../parts/links.js";
@@ -31,12 +31,14 @@ const Health = () => {
   return html`<ul class="unwell">${wrong.map(([part, said]) => html`<li><strong>${part}</strong> ${said}</li>`)}</ul>`;
 };
 
+/** @param {{ events: api.Event[], caption: string, all: string }} props */
 const Events = ({ events, caption, all }) => html`
   <${EventTable} events=${events.slice(0, MOST)} caption=${caption} explained />
   ${events.length > MOST && html`<p><${Link} to=${all}>${plural(events.length, "event")} in all<//></p>`}
 `;
 
 // What to do next, where nothing happens.
+/** @param {{ machines?: number }} props */
 const Nothing = ({ machines }) =>
   machines === 0
     ? html`<${Empty}>There are no machines yet. Describe them in a fleet file, and run <code>forewarn apply fleet.yaml</code>.<//>`
@@ -68,15 +70,22 @@ function Rollouts() {
   `;
 }
 
+/**
+ * @param {api.HistoryRecord} a
+ * @param {api.HistoryRecord} b
+ */
 const alike = (a, b) => a.at === b.at && a.what === b.what && a.by === b.by && a.note === b.note;
 
 // One record for those that one decision has caused, such as the withdrawal of several events.
+/** @param {api.HistoryRecord[]} records */
 function merged(records) {
+  /** @type {api.HistoryRecord[]} */
   const rows = [];
   for (const record of records) {
     const last = rows.at(-1);
     if (!last || !alike(last, record)) rows.push(record);
     else {
+      /** @param {"group" | "host" | "cause"} name */
       const same = (name) => (last[name] === record[name] ? last[name] : "");
       rows[rows.length - 1] = { ...last, event: "", group: same("group"), host: same("host"), cause: same("cause"), machines: [...new Set([...last.machines, ...record.machines])] };
     }
@@ -98,7 +107,7 @@ export function Status() {
   const events = useResource("/v1/events");
   return html`
     <${Page} title="Status" aside=${html`<${Health} />`}>
-      <${Loaded} of=${events}>${(list) => {
+      ${loaded(events, (list) => {
         const started = list.filter((event) => event.status === "Started");
         const next = list.filter((event) => event.status === "Scheduled").sort((a, b) => a.not_before.localeCompare(b.not_before));
         return html`
@@ -107,10 +116,10 @@ export function Status() {
             ? html`<${Events} events=${next} caption="Starts next" all="/events?status=Scheduled" />`
             : html`<${Nothing} machines=${status.data?.machines} />`}
         `;
-      }}<//>
+      })}
       <${Rollouts} />
       <${Decisions} />
-      <${Loaded} of=${status}>${(of) => html`
+      ${loaded(status, (of) => html`
         <${Facts} of=${[
           ["Machines", `${of.machines.toLocaleString("en")} in ${plural(of.groups, "group")}`],
           ["Ask for their events", plural(of.coverage.listening, "machine")],
@@ -121,7 +130,7 @@ export function Status() {
           ["Next due", of.clock.next_due && html`${at(of.clock.next_due)}, <${When} instant=${of.clock.next_due} />`],
           ["Control node", `${of.control_node.name} (${of.control_node.role})`],
           ["Version", of.version],
-        ]} />`}<//>
+        ]} />`)}
     <//>
   `;
 }

@@ -1,8 +1,10 @@
 // Numbers as one bar in the colours of their states. The numbers themselves are in the text beside it, or in its label.
 import { html } from "../html.js";
 
+/** @param {string} state */
 export const kindOf = (state) => state.replaceAll(" ", "-");
 
+/** @param {{ counts: portal.Counts, states: string[], most?: number }} props */
 export function Bar({ counts, states, most }) {
   const shown = states.filter((state) => counts[state]);
   const whole = most ?? shown.reduce((sum, state) => sum + counts[state], 0);

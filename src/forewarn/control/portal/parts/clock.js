@@ -12,19 +12,21 @@ const SPEEDS = [1, 10, 60, 600];
 
 // The clock, read again and again while it is virtual; whenever it has moved, the page is read again.
 function useVirtualClock() {
-  const [clock, setClock] = useState(null);
+  const [clock, setClock] = useState(/** @type {api.Clock | null} */ (null));
   const [problem, setProblem] = useState("");
   const before = useRef(null);
+  /** @param {api.Clock} data */
   const note = (data) => {
     setClock(data);
     if (before.current !== null && before.current !== data.now) refresh();
     before.current = data.now;
   };
   useEffect(() => {
+    /** @type {ReturnType<typeof setTimeout>} */
     let timer = null;
     let ended = false;
     async function read() {
-      const { data } = document.hidden ? {} : await get("/v1/clock").catch(() => ({}));
+      const { data } = /** @type {{ data?: api.Clock }} */ (document.hidden ? {} : await get("/v1/clock").catch(() => ({})));
       if (ended || (data && !data.virtual)) return;
       if (data) note(data);
       timer = setTimeout(read, EVERY);
@@ -35,6 +37,10 @@ function useVirtualClock() {
       clearTimeout(timer);
     };
   }, []);
+  /**
+   * @param {string} verb
+   * @param {object} [body]
+   */
   const change = async (verb, body) => {
     try {
       note((await request("POST", `/v1/clock/${verb}`, { body })).data);
@@ -52,6 +58,10 @@ export function Clock() {
   const [speed, setSpeed] = useState(60);
   const [busy, setBusy] = useState(false);
   if (!clock) return null;
+  /**
+   * @param {string} verb
+   * @param {object} [body]
+   */
   const move = (verb, body) => async () => {
     setBusy(true);
     await change(verb, body);

@@ -18,12 +18,16 @@ const TOO_LATE = "In this state, it is no longer possible.";
 const STALE = 412; // the resource does not have the ETag that was sent
 const LOST = "It is not known whether this was done. You can send it again: it is done at most once.";
 
+/** @param {portal.Failure} error */
 const kindOf = (error) => /problem-(.*)$/.exec(error.body?.type ?? "")?.[1] ?? "";
+/** @param {portal.Failure} error */
 const isUnknown = (error) => error.status === 0 || kindOf(error) === "under-way" || (error.status >= 500 && kindOf(error) !== "not-leading");
 
+/** @type {Record<string, string>} */
 const NOUNS = { machines: "machine", groups: "group", hosts: "host", events: "event" };
 
 // Machines, groups, hosts and events: either names, or only how many.
+/** @param {{ of: portal.Concerned }} props */
 function Concerned({ of }) {
   const rows = Object.entries(of).filter(([, names]) => (Array.isArray(names) ? names.length : names));
   if (!rows.length) return null;
@@ -42,10 +46,19 @@ function Concerned({ of }) {
 }
 
 // The box in the form that does what the service suggests.
+/**
+ * @param {api.ProblemHint | null | undefined} hint
+ * @param {portal.Field[]} fields
+ */
 const suggestedBox = (hint, fields) => fields.find((field) => field.type === "check" && field.name === hint?.kind.replaceAll("-", "_"));
 
 // The fields in the order of their sections; those without one come first.
+/**
+ * @param {portal.Field[]} fields
+ * @returns {[section: string, fields: portal.Field[]][]}
+ */
 function sectionsOf(fields) {
+  /** @type {Map<string, portal.Field[]>} */
   const sections = new Map([["", []]]);
   for (const field of fields) {
     const section = field.section ?? "";
@@ -56,16 +69,23 @@ function sectionsOf(fields) {
 }
 
 // Whether something can be done in the state that is shown, as far as is known. The service has the last word.
+/**
+ * @param {portal.Verb<any>} verb
+ * @param {any} resource
+ * @param {any} more
+ * @param {api.Session} session
+ */
 export function possible(verb, resource, more, session) {
   if (more.operations && !more.operations.includes(verb.operation)) return false;
   return !verb.offered || Boolean(verb.offered(resource, more, session));
 }
 
 // A refusal in the service's own words, and what it suggests.
+/** @param {{ of: portal.Failure, box?: portal.Field }} props */
 const Refusal = ({ of, box }) => html`
-  <div class="problem" role="alert" ref=${(element) => element?.scrollIntoView({ block: "nearest" })}>
+  <div class="problem" role="alert" ref=${(/** @type {Element | null} */ element) => element?.scrollIntoView({ block: "nearest" })}>
     <p>${of.message}</p>
-    ${(of.body?.errors ?? []).length > 1 && html`<ul>${of.body.errors.map((mistake) => html`<li><code>${mistake.pointer}</code> ${mistake.detail}</li>`)}</ul>`}
+    ${(of.body?.errors ?? []).length > 1 && html`<ul>${of.body.errors.map((/** @type {api.Mistake} */ mistake) => html`<li><code>${mistake.pointer}</code> ${mistake.detail}</li>`)}</ul>`}
     ${of.body?.did_you_mean && !of.message.includes(of.body.did_you_mean) && html`<p>Did you mean ${of.body.did_you_mean}?</p>`}
     <${Elsewhere} leader=${of.leader} />
     ${of.body?.hint && html`<p>${box ? `Tick “${box.label}” to override.` : of.body.hint.detail}</p>`}
@@ -74,18 +94,23 @@ const Refusal = ({ of, box }) => html`
 `;
 
 // How a verb ended, in words, and the page that shows it.
+/**
+ * @param {any} answer of any operation
+ * @returns {{ text: string, page?: string }}
+ */
 function outcome(answer) {
   if (answer?.status) return { text: `${nameOf(answer)} is ${answer.status}`, page: address("events", answer.id) };
   if (answer?.state) return { text: `it is ${answer.state}`, page: address("rollouts", answer.id) };
   if (answer?.events?.length && !answer.name) {
     const [first, ...others] = answer.events;
-    const statuses = [...new Set(answer.events.map((event) => event.status))].join(", ");
+    const statuses = [...new Set(answer.events.map((/** @type {api.Event} */ event) => event.status))].join(", ");
     if (!others.length) return outcome(first);
     return { text: `${plural(answer.events.length, "event")}, ${statuses}` };
   }
   return { text: "" };
 }
 
+/** @param {{ kind: portal.Kind<any>, verb: portal.Verb<any>, of: any, onClose: () => void }} props */
 export function Dialog({ kind, verb, of, onClose }) {
   const session = useSession();
   const dialog = useRef(null);
@@ -123,6 +148,7 @@ export function Dialog({ kind, verb, of, onClose }) {
   const unknown = problem && isUnknown(problem);
   const box = suggestedBox(problem?.body?.hint, fields);
 
+  /** @param {Event} event */
   const submit = async (event) => {
     event.preventDefault();
     if (!permitted || sending) return;
@@ -151,6 +177,10 @@ export function Dialog({ kind, verb, of, onClose }) {
     setSending(false);
   };
 
+  /**
+   * @param {string} path
+   * @param {unknown} body
+   */
   const send = async (path, body) => {
     const end = beginTask(title, kind.page(resource));
     try {
@@ -170,14 +200,16 @@ export function Dialog({ kind, verb, of, onClose }) {
     return html`
       <dialog ref=${dialog} onClose=${onClose} aria-labelledby="dialog-title">
         <h2 id="dialog-title">${title}: done</h2>
-        <ul role="status">${notes.map((note) => html`<li>${note}</li>`)}</ul>
-        <div class="buttons"><button type="button" onClick=${close} ref=${(button) => button?.focus()}>Close</button></div>
+        <ul role="status">${notes.map((/** @type {string} */ note) => html`<li>${note}</li>`)}</ul>
+        <div class="buttons"><button type="button" onClick=${close} ref=${(/** @type {HTMLElement | null} */ button) => button?.focus()}>Close</button></div>
       </dialog>
     `;
   }
   const label = verb.plan && !plan ? verb.plan.label : unknown ? "Send again" : (verb.confirm ?? verb.label);
   const [[, usual], ...folded] = sectionsOf(fields);
+  /** @param {portal.Input} event */
   const unfold = (event) => event.target.closest("details")?.setAttribute("open", ""); // or nobody sees what is wrong
+  /** @param {portal.Input} event */
   const onClick = (event) => event.detail > 1 && event.preventDefault(); // a double click confirms nothing
   return html`
     <dialog ref=${dialog} onClose=${onClose} aria-labelledby="dialog-title">

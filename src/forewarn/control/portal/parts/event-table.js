@@ -8,13 +8,17 @@ import { Explained } from "./explanation.js";
 import { Actor, Cause, EventLink, GroupLink, MachineLink, Several } from "./links.js";
 import { listed } from "./text.js";
 
+/** @type {Record<string, string>} */
 export const STATES = { Scheduled: "scheduled", Started: "started" };
 
+/** @param {api.Event} event */
 export const stateOf = (event) => (event.held ? "held" : (STATES[event.status] ?? "over"));
 
+/** @param {{ type: string, machines: string[] }} event */
 export const nameOf = (event) => `${event.type} of ${listed(event.machines)}`;
 
 // How much of the notice has passed.
+/** @param {{ event: api.Event }} props */
 function Notice({ event }) {
   const now = useNow();
   const [from, to] = [Date.parse(event.raised_at), Date.parse(event.not_before)];
@@ -23,14 +27,21 @@ function Notice({ event }) {
   return html`<meter class="notice" min="0" max="1" value=${part} aria-label="part of the notice that has passed" />`;
 }
 
+/**
+ * @param {api.Event} event
+ * @param {api.Event} [other]
+ */
 const together = (event, other) => Boolean(event.host && other?.host === event.host && other.cause === event.cause);
 
 // A row, which is made again only if its event has changed.
+/** @extends {Component<{ event: api.Event, explained?: boolean, joined?: boolean }>} */
 class Row extends Component {
+  /** @param {object} next */
   shouldComponentUpdate(next) {
     return JSON.stringify(next) !== JSON.stringify(this.props);
   }
 
+  /** @param {{ event: api.Event, explained?: boolean, joined?: boolean }} props */
   render({ event, explained, joined }) {
     return html`
       <tr>
@@ -54,6 +65,7 @@ class Row extends Component {
 }
 
 // `explained`: whether each row also says what the event waits for.
+/** @param {{ events: api.Event[], caption: portal.Children, explained?: boolean }} props */
 export function EventTable({ events, caption, explained }) {
   const shown = events.slice(0, useGradually(events.length));
   return html`

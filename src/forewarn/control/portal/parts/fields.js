@@ -4,6 +4,7 @@ import { seconds } from "./text.js";
 
 const NOT_A_DURATION = "Write it like 30m, 1h30m or 7d.";
 
+/** @param {portal.Input} event */
 const check = (event) => {
   const { value } = event.target;
   event.target.setCustomValidity(value.trim() && seconds(value) === null ? NOT_A_DURATION : "");
@@ -12,6 +13,7 @@ const check = (event) => {
 // A field: { name, label, type, help, required, choices, value, byDefault, cleared, means, query, inPath, section, within, key }.
 // Types: text, duration, instant, number, check, choice, list and numbers (separated by commas, or by another separator).
 // One that says what an empty value means (`cleared`) is about something that exists, and is left out if it is not changed.
+/** @param {{ of: portal.Field }} props */
 export function Field({ of }) {
   const help = of.help && `help-${of.name}`;
   return html`
@@ -22,8 +24,10 @@ export function Field({ of }) {
   `;
 }
 
+/** @type {Record<string, string>} */
 const INPUT_TYPES = { number: "number", instant: "datetime-local" };
 
+/** @param {{ of: portal.Field, help?: string }} props */
 function Input({ of, help }) {
   const { name, label, type = "text", required, choices, value } = of;
   const common = { name, "aria-describedby": help || undefined };
@@ -39,11 +43,16 @@ function Input({ of, help }) {
   `;
 }
 
+/**
+ * @param {HTMLInputElement} input
+ * @param {portal.Field} field
+ */
 const parts = (input, { separator = "," }) => {
   const found = input.value.split(separator).map((part) => part.trim()).filter(Boolean);
   return found.length ? found : undefined;
 };
 
+/** @type {Record<string, (input: HTMLInputElement, field: portal.Field) => unknown>} */
 const READ = {
   text: (input) => input.value.trim() || undefined,
   choice: (input, { byDefault }) => (input.value === byDefault ? undefined : input.value),
@@ -55,8 +64,13 @@ const READ = {
   numbers: (input, field) => parts(input, field)?.map(Number),
 };
 
+/** @param {HTMLInputElement} input */
 const changed = (input) => (input.type === "checkbox" ? input.checked !== input.defaultChecked : input.value !== input.defaultValue);
 
+/**
+ * @param {HTMLInputElement} input
+ * @param {portal.Field} field
+ */
 function valueOf(input, field) {
   const value = READ[field.type ?? "text"](input, field);
   if (field.cleared === undefined) return value;
@@ -65,16 +79,22 @@ function valueOf(input, field) {
 
 // Fields that are left empty are left out, and without fields for the body there is none. A field `within` another one is
 // its `key` there.
+/**
+ * @param {HTMLFormElement} form
+ * @param {portal.Field[]} fields
+ */
 export function valuesOf(form, fields) {
   const query = new URLSearchParams();
+  /** @type {Record<string, string>} */
   const path = {};
+  /** @type {Record<string, any> | undefined} */
   let body;
   for (const field of fields) {
     if (!field.query && !field.inPath) body ??= {};
-    const value = valueOf(form.elements[field.name], field);
+    const value = valueOf(/** @type {HTMLInputElement} */ (form.elements.namedItem(field.name)), field);
     if (value === undefined) continue;
-    if (field.query) query.set(field.name, value);
-    else if (field.inPath) path[field.name] = value;
+    if (field.query) query.set(field.name, String(value));
+    else if (field.inPath) path[field.name] = String(value);
     else if (field.within) (body[field.within] ??= {})[field.key] = value;
     else body[field.name] = value;
   }

@@ -5,6 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { html } from "../html.js";
 import { useSeenRows } from "../hooks.js";
 
+/** @type {("held" | "started" | "scheduled" | "silent" | "quiet" | "gone")[]} */
 export const STATES = ["held", "started", "scheduled", "silent", "quiet", "gone"];
 const MEANINGS = {
   held: "an event could start, or go on, but something holds it",
@@ -19,17 +20,24 @@ const ROW = 22;
 const [NAME, CELL, WIDEST_CELL] = [180, 120, 280];
 const [SMALL_NAME, SMALL_CELL, FEW] = [96, 72, 640];
 
+/** @param {api.DomainCounts} domain */
 export const total = (domain) => STATES.reduce((sum, state) => sum + (domain[state] ?? 0), 0);
 
+/** @param {api.OverviewRow[]} rows */
 export function columns(rows) {
-  const found = new Set();
+  const found = /** @type {Set<number>} */ (new Set());
   for (const row of rows) for (const domain of row.domains ?? []) found.add(domain.update_domain);
   return [...found].sort((a, b) => a - b);
 }
 
 // The largest number of machines in a cell, which fills it.
+/** @param {api.OverviewRow[]} rows */
 const largest = (rows) => rows.reduce((most, row) => (row.domains ?? []).reduce((n, domain) => Math.max(n, total(domain)), most), 1);
 
+/**
+ * @param {HTMLCanvasElement} canvas
+ * @param {number} columns
+ */
 function cellWidth(canvas, columns) {
   const frame = canvas.closest(".fleet-map");
   const { paddingLeft, paddingRight } = getComputedStyle(frame);
@@ -38,6 +46,13 @@ function cellWidth(canvas, columns) {
 }
 
 // Draw some of the rows. The heads of the columns are the first one.
+/**
+ * @param {HTMLCanvasElement} canvas
+ * @param {api.OverviewRow[]} rows
+ * @param {number[]} domains
+ * @param {number} most
+ * @param {number[]} seen
+ */
 function draw(canvas, rows, domains, most, [from, to]) {
   const scale = devicePixelRatio || 1;
   const few = innerWidth < FEW;
@@ -79,6 +94,7 @@ function draw(canvas, rows, domains, most, [from, to]) {
   }
 }
 
+/** @param {{ rows: api.OverviewRow[], onPick: (name: string) => void }} props */
 export function FleetMap({ rows, onPick }) {
   const picture = useRef(null);
   const canvas = useRef(null);
@@ -101,6 +117,7 @@ export function FleetMap({ rows, onPick }) {
       removeEventListener("resize", paint);
     };
   }, [rows, from, to]);
+  /** @param {MouseEvent} event */
   const pick = (event) => {
     const row = rows[from + Math.floor(event.offsetY / ROW) - 1];
     if (row) onPick(row.name);

@@ -4,6 +4,7 @@ import { useResource } from "../hooks.js";
 import { at, plural } from "./text.js";
 import { Verbs } from "./verbs.js";
 
+/** @param {api.Halt} halt */
 const wholeFleet = (halt) => !halt.groups.length && !halt.label && !halt.host_label;
 
 export function StopAll() {

@@ -7,12 +7,18 @@ import { usePrinted, useSeenRows } from "../hooks.js";
 const ROW = 32; // pixels, also in style.css
 
 // An empty row in the place of those that are not there.
+/** @param {{ rows: number }} props */
 const Space = ({ rows }) => {
+  /** @param {HTMLElement | null} element */
   const height = (element) => element && (element.style.height = `${rows * ROW}px`);
   return rows > 0 && html`<tr aria-hidden="true"><td class="space" ref=${height}></td></tr>`;
 };
 
 // `head`: its cells. `row`: a function that makes the cells of one of `rows`.
+/**
+ * @template {{ name: string }} Row
+ * @param {{ head: portal.Children, rows: Row[], row: (row: Row) => portal.Children }} props
+ */
 export function LongTable({ head, rows, row }) {
   const body = useRef(null);
   const seen = useSeenRows(body, rows.length, ROW);

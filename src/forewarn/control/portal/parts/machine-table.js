@@ -4,16 +4,19 @@ import { Badge, When } from "./basics.js";
 import { stateOf } from "./event-table.js";
 import { EventLink, GroupLink, HostLink, MachineLink } from "./links.js";
 
+/** @param {{ event: api.Event }} props */
 const Labelled = ({ event }) => html`
   <${EventLink} id=${event.id}>${event.type}<//> <${Badge} kind=${stateOf(event)}>${event.held ? "held" : event.status}<//>
 `;
 
+/** @param {{ of: api.Machine }} props */
 export const Coverage = ({ of }) =>
   of.coverage === "never-polled"
     ? html`<span class="quiet">never</span>`
     : html`${of.coverage === "silent" ? "silent, last" : ""} <${When} instant=${of.last_poll} />`;
 
 // `events`: those that are known, by their ids. `without`: a column that would be the same in all rows.
+/** @param {{ machines: api.Machine[], events?: Record<string, api.Event>, caption: portal.Children, without?: "group" | "host" }} props */
 export const MachineTable = ({ machines, events = {}, caption, without }) => html`
   <table class="rows stacked">
     <caption>${caption}</caption>

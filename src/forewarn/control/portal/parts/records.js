@@ -3,19 +3,23 @@ import { html } from "../html.js";
 import { useResource } from "../hooks.js";
 import { withQuery } from "../api.js";
 import { Link } from "../router.js";
-import { Empty, Loaded } from "./basics.js";
+import { Empty, loaded } from "./basics.js";
 import { Actor, Cause, EventLink, GroupLink, HostLink, MachineLink, RolloutLink, Several } from "./links.js";
 import { at } from "./text.js";
 
 const LATEST = 15;
 
+/** @param {api.HistoryRecord} record */
 const ofRollout = (record) => record.what.startsWith("rollout-");
 
 // Which machines of an event that has started had not been shown it before.
+/** @param {api.HistoryRecord} record */
 const uninformed = ({ shown }) => Object.entries(shown ?? {}).filter(([, since]) => !since).map(([name]) => name);
 
+/** @param {{ of: api.HistoryRecord }} props */
 const Why = ({ of }) => (of.cause && !ofRollout(of) && !of.what.startsWith("halt-") ? html`<span class="quiet"><${Cause} of=${of.cause} /></span>` : null);
 
+/** @param {{ of: api.HistoryRecord }} props */
 const About = ({ of }) => html`
   ${ofRollout(of) && of.cause && html`rollout <${RolloutLink} id=${of.cause} /> `}
   ${of.event && html`<${EventLink} id=${of.event}>${of.type || "event"} <code>${of.event.slice(0, 8)}</code><//> `}
@@ -25,6 +29,7 @@ const About = ({ of }) => html`
 `;
 
 // `about`: whether the records are about different things, so that each has to say about what.
+/** @param {{ of: api.HistoryRecord[], caption: portal.Children, about?: boolean }} props */
 export const Records = ({ of, caption, about = true }) => html`
   <table class="rows records">
     <caption>${caption}</caption>
@@ -46,15 +51,16 @@ export const Records = ({ of, caption, about = true }) => html`
 `;
 
 // The latest records about one thing, and where the others are.
+/** @param {{ of: Record<string, string> }} props */
 export function Latest({ of }) {
   const history = useResource(withQuery("/v1/history", { ...of, limit: LATEST }));
   return html`
-    <${Loaded} of=${history}>${({ records, next }) =>
+    ${loaded(history, ({ records, next }) =>
       records.length
         ? html`
             <${Records} of=${records} caption="History, the newest first" />
             ${next && html`<p><${Link} to=${withQuery("/history", of)}>All of its history<//></p>`}
           `
-        : html`<${Empty}>Nothing is recorded.<//>`}<//>
+        : html`<${Empty}>Nothing is recorded.<//>`)}
   `;
 }

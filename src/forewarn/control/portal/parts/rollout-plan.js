@@ -3,6 +3,7 @@ import { html } from "../html.js";
 import { Facts } from "./basics.js";
 import { at, listed, plural } from "./text.js";
 
+/** @param {{ of: api.RolloutPlan }} props */
 export const RolloutPlan = ({ of }) => html`
   <section class="preview" aria-live="polite">
     <p><strong>${of.type}</strong> of ${of.selection}</p>

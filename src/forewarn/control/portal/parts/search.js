@@ -7,17 +7,20 @@ import { listed } from "./text.js";
 
 const SETTLE = 150; // milliseconds without a key before the service is asked
 
+/** @param {api.Hit} hit */
 const about = ({ type, machines = [], group }) => [type, machines.length ? `of ${listed(machines)}` : "", group && !machines.length ? `in ${group}` : ""].filter(Boolean).join(" ");
+/** @param {api.Hit} hit */
 const pageOf = (hit) => address(`${hit.kind}s`, hit.name);
 
 // What the service finds for a text: null until it has answered.
+/** @param {string} text */
 function useHits(text) {
-  const [found, setFound] = useState({});
+  const [found, setFound] = useState(/** @type {{ text?: string, hits?: api.Hit[] }} */ ({}));
   useEffect(() => {
     if (!text) return undefined;
     const abort = new AbortController();
     const timer = setTimeout(async () => {
-      const { data } = await get(withQuery("/v1/search", { text }), { signal: abort.signal }).catch(() => ({}));
+      const { data } = await get(withQuery("/v1/search", { text }), { signal: abort.signal }).catch(() => /** @type {{ data?: api.Hits }} */ ({}));
       if (data) setFound({ text, hits: data.hits });
     }, SETTLE);
     return () => {
@@ -35,6 +38,7 @@ export function Search() {
   const input = useRef(null);
   const hits = useHits(text);
   useLayoutEffect(() => { // before it is seen, so that no key is lost
+    /** @param {KeyboardEvent} event */
     const focus = (event) => {
       const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName) || document.querySelector("dialog[open]");
       if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -45,25 +49,28 @@ export function Search() {
     return () => removeEventListener("keydown", focus);
   }, []);
   useEffect(() => setChosen(0), [text]);
+  /** @param {api.Hit} hit */
   const choose = (hit) => {
     setOpen(false);
     setText("");
     input.current.blur();
     go(pageOf(hit));
   };
+  /** @param {KeyboardEvent} event */
   const key = (event) => {
     if (event.key === "Escape") {
       setOpen(false);
       if (!open) input.current.blur();
     }
     if (!hits?.length) return;
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
     if (step) {
       event.preventDefault();
       setOpen(true);
       setChosen((chosen + step + hits.length) % hits.length);
     }
   };
+  /** @param {Event} event */
   const submit = (event) => {
     event.preventDefault();
     if (hits?.length) choose(hits[chosen]);

@@ -6,18 +6,27 @@ import { EventLink, GroupLink, HostLink, MachineLink, Several } from "./links.js
 import { at } from "./text.js";
 
 export const STEP_STATES = ["done", "nothing to do", "skipped", "started", "announced", "cancelled", "waiting"];
+/** @type {Record<string, string>} */
 const SIGNS = { done: "✓", "nothing to do": "–", skipped: "»", started: "▸", announced: "◷", cancelled: "×", waiting: "·" };
 
+/** @type {Record<string, string>} */
 const ACTIONS = { evacuation: "evacuation", work: "work" };
+/** @param {api.Step} step */
 const stepName = (step) => {
   const domain = step.update_domain === null ? "" : `domain ${step.update_domain}`;
   return [ACTIONS[step.action], domain].filter(Boolean).join(", ") || "the whole host";
 };
 
+/** @param {api.Step} step */
 const stateOf = (step) => (step.failed ? `${step.state}, has failed` : step.state);
 
 // The steps by wave and lane, in the order of the rollout: [[wave, [[lane, steps], …]], …].
+/**
+ * @param {api.Step[]} steps
+ * @returns {[wave: number, lanes: [lane: string, steps: api.Step[]][]][]}
+ */
 function wavesOf(steps) {
+  /** @type {Map<number, Map<string, api.Step[]>>} */
   const waves = new Map();
   for (const step of steps) {
     if (!waves.has(step.wave)) waves.set(step.wave, new Map());
@@ -28,6 +37,7 @@ function wavesOf(steps) {
   return [...waves].map(([wave, lanes]) => [wave, [...lanes]]);
 }
 
+/** @param {{ step: api.Step }} props */
 const Square = ({ step }) => {
   const title = `${stepName(step)}: ${stateOf(step)}`;
   const kind = `step ${kindOf(step.state)}${step.failed ? " failed" : ""}`;
@@ -36,6 +46,7 @@ const Square = ({ step }) => {
 };
 
 // How many steps are in each state, as a bar and as links to them. `to`: the address of those in one state.
+/** @param {{ counts: portal.Counts, state: string, to: (state: string) => string }} props */
 export const Sums = ({ counts, state, to }) => html`
   <${Bar} counts=${counts} states=${STEP_STATES} />
   <ul class="legend sums">
@@ -48,6 +59,7 @@ export const Sums = ({ counts, state, to }) => html`
 `;
 
 // `to`: the address of the page about the lane of a step.
+/** @param {{ steps: api.Step[], waves: number, to: (step: api.Step) => string }} props */
 export const Lanes = ({ steps, waves, to }) =>
   wavesOf(steps).map(([wave, lanes]) => html`
     <section class="wave" key=${wave}>
@@ -61,6 +73,7 @@ export const Lanes = ({ steps, waves, to }) =>
       </div>
     </section>`);
 
+/** @param {{ steps: api.Step[] }} props */
 export const StepTable = ({ steps }) => html`
   <table class="rows">
     <thead>

@@ -6,9 +6,14 @@ import { Link } from "../router.js";
 import { at } from "./text.js";
 
 const MOST = 100; // tasks that are remembered
+/** @typedef {{ id: string, title: string, link: string, at: string, state: "sent" | "done" | "refused" | "unknown", result: string }} Sent */
+
+/** @type {Set<(tasks: Sent[]) => void>} */
 const listeners = new Set();
+/** @type {Sent[]} */
 let tasks = []; // the latest first
 
+/** @param {Sent[]} next */
 function set(next) {
   tasks = next.slice(0, MOST);
   for (const listener of listeners) listener(tasks);
@@ -17,9 +22,18 @@ function set(next) {
 export const forgetTasks = () => set([]);
 
 // Note that something was sent; the function that is returned notes how it ended: "done", "refused" or "unknown".
+/**
+ * @param {string} title
+ * @param {string} link
+ */
 export function beginTask(title, link) {
+  /** @type {Sent} */
   let task = { id: crypto.randomUUID(), title, link, at: new Date(serviceTime()).toISOString(), state: "sent", result: "" };
   set([task, ...tasks]);
+  /**
+   * @param {"done" | "refused" | "unknown"} state
+   * @param {string} result
+   */
   return (state, result, to = link) => {
     const ended = { ...task, state, result, link: to };
     set(tasks.map((other) => (other === task ? ended : other)));
@@ -29,6 +43,7 @@ export function beginTask(title, link) {
 
 const STATES = { sent: "sent, not answered yet", done: "done", refused: "refused", unknown: "not known" };
 
+/** @param {{ of: Sent }} props */
 const Task = ({ of }) => html`
   <${Link} to=${of.link}>${of.title}<//> <span class=${`outcome ${of.state}`}>${STATES[of.state]}</span>${of.result && `: ${of.result}`}
 `;

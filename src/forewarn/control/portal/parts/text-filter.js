@@ -2,6 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { html } from "../html.js";
 
+/** @param {{ title: string, value: string, example?: string, onChange: (event: portal.Input) => void }} props */
 export function TextFilter({ title, value, example, onChange }) {
   const [typed, setTyped] = useState(value);
   useEffect(() => setTyped(value), [value]);

@@ -16,9 +16,11 @@ import { configuration, configurations } from "../verbs/maintenance.js";
 import { rollout, rollouts } from "../verbs/rollouts.js";
 import { Dialog, possible } from "./dialog.js";
 
+/** @type {Record<string, portal.Kind<any>>} */
 const KINDS = { configuration, configurations, event, fleet, group, halt, host, machine, part, rollout, rollouts };
 
 // `more`: what the service has said about it, as far as that decides what is offered.
+/** @param {{ kind: string, of?: object, more?: object }} props */
 export function Verbs({ kind: name, of = {}, more = {} }) {
   const session = useSession();
   const kind = KINDS[name];
@@ -31,7 +33,8 @@ export function Verbs({ kind: name, of = {}, more = {} }) {
   });
   const offered = kind.verbs.filter((verb) => session.operations.includes(verb.operation) && possible(verb, of, more, session));
   if (!offered.length && !button.current) return null;
-  const ask = (verb) => (event) => {
+  /** @param {portal.Verb<any>} verb */
+  const ask = (verb) => (/** @type {portal.Input} */ event) => {
     button.current = event.currentTarget;
     setAsked(verb);
   };

@@ -8,6 +8,10 @@ import { IGNORE_WINDOWS, names, NOTE, REASON, unique } from "./common.js";
 const BY_WINDOWS = ["window", "blackout"];
 
 // A host's maintenance has an event for each group, which belong together.
+/**
+ * @param {api.EventDetails} event
+ * @returns {Promise<api.Event[]>}
+ */
 async function eventsTogether(event) {
   if (!event.host) return [event];
   try {
@@ -18,17 +22,23 @@ async function eventsTogether(event) {
   }
 }
 
+/** @param {api.Event[]} events */
 const concernedEvents = (events) => ({
   machines: unique(events.flatMap((event) => event.machines)),
   groups: unique(events.map((event) => event.group)),
   hosts: unique(events.map((event) => event.host).filter(Boolean)),
 });
 
+/** @param {api.EventDetails} event */
 const earlier = (event) => {
   const left = Date.parse(event.not_before) - serviceTime();
   return left > 0 ? `, up to ${duration(left)} earlier` : "";
 };
 
+/**
+ * @typedef {{ operations: string[], holds: api.Hold[], together: api.Event[], moved: string[], hosts: string[] }} More
+ * @type {portal.Kind<api.EventDetails, More>}
+ */
 export const event = {
   path: (event) => address("v1", "events", event.id),
   page: (event) => address("events", event.id),

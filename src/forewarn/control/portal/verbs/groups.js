@@ -7,26 +7,33 @@ import { at, compact, plural } from "../parts/text.js";
 import { announce, BLACKOUTS_HELP, NOTE, REASON, typesThat, WINDOWS_HELP } from "./common.js";
 import { startRollout } from "./rollouts.js";
 
+/** @param {string} name */
 const number = (name) => Number(/(\d+)$/.exec(name)?.[1] ?? 0);
 
+/** @type {(group: api.Group) => portal.Field[]} */
+const operatorsPolicy = (group) => [
+  { name: "windows", label: "Windows", type: "list", separator: ";", value: group.windows.join("; "), cleared: [], help: `When maintenance may start. ${WINDOWS_HELP}` },
+  { name: "blackouts", label: "Blackouts", type: "list", separator: ";", value: group.blackouts.join("; "), cleared: [], help: BLACKOUTS_HELP },
+  { name: "may_postpone", label: "May postpone", value: group.may_postpone ?? "", cleared: null, help: "By how much and how often events may be postponed, such as 2h, twice." },
+  { name: "over_when", label: "Events are over", value: group.over_when ?? "", choices: ["heard", "carried-out"], cleared: null, help: "heard: once its machines have polled again. carried-out: at once. Empty: as the service does it." },
+  { name: "back_within", label: "Machines are back within", type: "duration", value: group.back_within === null ? "" : compact(group.back_within), cleared: null, help: "10s to 1h. Empty: 10m. Who has not polled again by then is not back." },
+];
+
+/** @type {(group: api.Group) => portal.Field[]} */
+const terminatePolicy = (group) => [
+  { name: "terminate_notice", label: "Notice before a deletion", type: "duration", value: group.terminate_notice === null ? "" : compact(group.terminate_notice), cleared: null, help: "5m to 15m. Empty: deletions are not announced." },
+];
+
+/** @type {(group: api.Group, more: object, session: api.Session) => portal.Field[]} */
 const policyFields = (group, more, session) => [
-  ...(session.limited
-    ? []
-    : [
-        { name: "windows", label: "Windows", type: "list", separator: ";", value: group.windows.join("; "), cleared: [], help: `When maintenance may start. ${WINDOWS_HELP}` },
-        { name: "blackouts", label: "Blackouts", type: "list", separator: ";", value: group.blackouts.join("; "), cleared: [], help: BLACKOUTS_HELP },
-        { name: "may_postpone", label: "May postpone", value: group.may_postpone ?? "", cleared: null, help: "By how much and how often events may be postponed, such as 2h, twice." },
-        { name: "over_when", label: "Events are over", value: group.over_when ?? "", choices: ["heard", "carried-out"], cleared: null, help: "heard: once its machines have polled again. carried-out: at once. Empty: as the service does it." },
-        { name: "back_within", label: "Machines are back within", type: "duration", value: group.back_within === null ? "" : compact(group.back_within), cleared: null, help: "10s to 1h. Empty: 10m. Who has not polled again by then is not back." },
-      ]),
+  ...(session.limited ? [] : operatorsPolicy(group)),
   { name: "auto_approve", label: "Start without approval", type: "list", value: group.auto_approve.join(", "), choices: typesThat(session, "by_user"), cleared: [], help: "Types of user events, separated by commas." },
   { name: "all_instances_down", label: "Start user events without approval while all machines are down", type: "check", value: group.all_instances_down, cleared: false },
   { name: "user_event_limit", label: "User events at a time", type: "number", value: group.user_event_limit ?? "", cleared: null, help: "Empty for any number." },
-  ...(group.kind === "scale-set"
-    ? [{ name: "terminate_notice", label: "Notice before a deletion", type: "duration", value: group.terminate_notice === null ? "" : compact(group.terminate_notice), cleared: null, help: "5m to 15m. Empty: deletions are not announced." }]
-    : []),
+  ...(group.kind === "scale-set" ? terminatePolicy(group) : []),
 ];
 
+/** @param {{ of: api.CancelledEvents }} props */
 const Cancelled = ({ of }) => html`
   <section class="preview" aria-live="polite">
     <p>${of.events.length ? `${plural(of.events.length, "event")} would be cancelled:` : "No event would be cancelled."}</p>
@@ -35,6 +42,7 @@ const Cancelled = ({ of }) => html`
   </section>
 `;
 
+/** @type {portal.Kind<api.Group, { machines: string[], spot: string[] }>} */
 export const group = {
   path: (group) => address("v1", "groups", group.name),
   page: (group) => address("groups", group.name),

@@ -4,9 +4,11 @@ import { address } from "../router.js";
 import { at, plural } from "../parts/text.js";
 import { names, NOTE } from "./common.js";
 
+/** @type {portal.Field} */
 const WHY = { ...NOTE, help: "It is shown wherever an event waits for this." };
 const STAYS = "What has started goes on, and failures are still recorded.";
 
+/** @type {portal.Kind<undefined, api.Status>} */
 export const fleet = {
   path: () => "/v1/halts",
   resource: false,
@@ -26,6 +28,7 @@ export const fleet = {
   ],
 };
 
+/** @type {portal.Kind<undefined, { groups: string[] }>} */
 export const part = {
   path: () => "/v1/halts",
   resource: false,
@@ -51,6 +54,7 @@ export const part = {
   ],
 };
 
+/** @type {portal.Kind<api.Halt>} */
 export const halt = {
   path: (halt) => address("v1", "halts", halt.id),
   resource: false,

@@ -4,6 +4,7 @@ import { address } from "../router.js";
 import { plural } from "../parts/text.js";
 import { DESCRIPTION, DURATION, failureType, IGNORE_WINDOWS, NOT_BEFORE, NOTE, NOTICE, rare, SHORT_NOTICE, TICKET, typesThat, unique } from "./common.js";
 
+/** @type {portal.Kind<api.Host, { groups: string[] }>} */
 export const host = {
   path: (host) => address("v1", "hosts", host.name),
   page: (host) => address("hosts", host.name),

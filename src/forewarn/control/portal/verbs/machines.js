@@ -3,6 +3,7 @@ import { address } from "../router.js";
 import { plural } from "../parts/text.js";
 import { announce, failureType, names } from "./common.js";
 
+/** @type {portal.Kind<api.Machine, { machines?: string[], hosts?: string[] }>} */
 export const machine = {
   path: (machine) => address("v1", "machines", machine.name),
   page: (machine) => address("machines", machine.name),

@@ -4,12 +4,14 @@ import { BLACKOUTS_HELP, WINDOWS_HELP } from "./common.js";
 
 const APPLIES = "It applies at once, also to events that are announced already. A fleet file that is applied later and has maintenance configurations replaces all that are here.";
 
+/** @type {(configuration: Partial<api.Maintenance>) => portal.Field[]} */
 const fields = ({ select = "", windows = [], blackouts = [] }) => [
   { name: "select", label: "Machines with labels", value: select, help: "Such as tier=web,!canary. Empty for all machines." },
   { name: "windows", label: "Windows", type: "list", separator: ";", value: windows.join("; "), help: `When maintenance may start. ${WINDOWS_HELP}` },
   { name: "blackouts", label: "Blackouts", type: "list", separator: ";", value: blackouts.join("; "), help: BLACKOUTS_HELP },
 ];
 
+/** @type {portal.Kind<undefined>} */
 export const configurations = {
   resource: false,
   page: () => "/maintenance",
@@ -28,6 +30,7 @@ export const configurations = {
   ],
 };
 
+/** @type {portal.Kind<api.Maintenance>} */
 export const configuration = {
   path: (configuration) => address("v1", "maintenance", configuration.name),
   resource: false,

@@ -9,10 +9,33 @@ import { DESCRIPTION, DURATION, IGNORE_WINDOWS, names, NOTICE, REASON, SHORT_NOT
 
 const NAMES = "Names or patterns, separated by commas.";
 const SELECTORS = "For example: tier=web,!canary. Separate several with semicolons.";
+/**
+ * @param {string} name
+ * @param {string} label
+ * @param {string} help
+ * @param {Partial<portal.Field>} [more]
+ * @returns {portal.Field}
+ */
 const list = (name, label, help, more = {}) => ({ name, label, type: "list", help, ...more });
+/**
+ * @param {string} name
+ * @param {string} label
+ */
 const selectors = (name, label) => list(name, label, SELECTORS, { separator: ";" });
+/**
+ * @param {string} name
+ * @param {string} label
+ * @param {string[]} choices
+ * @returns {portal.Field}
+ */
 const choice = (name, label, ...choices) => ({ name, label, type: "choice", choices, byDefault: choices[0] });
 
+/**
+ * @param {{ groups?: string[] }} chosen
+ * @param {{ groups: string[], hosts: string[] }} choices
+ * @param {api.Session} session
+ * @returns {portal.Field[]}
+ */
 const startFields = (chosen, { groups, hosts }, session) => [
   { name: "type", label: "Type", type: "choice", choices: [...typesThatKeep(session), "live-migration", "evacuate-work-return"] },
   list("groups", "Groups", "Names, separated by commas.", { choices: groups, value: (chosen.groups ?? []).join(", ") }),
@@ -66,6 +89,11 @@ const startFields = (chosen, { groups, hosts }, session) => [
 ];
 
 // The verb that starts a rollout, for what a page is about.
+/**
+ * @template [Of=undefined]
+ * @param {(of: Of) => { groups?: string[] }} chosen
+ * @returns {portal.Verb<Of>}
+ */
 export const startRollout = (chosen = () => ({})) => ({
   operation: "startRollout",
   label: "Start a rollout",
@@ -79,12 +107,14 @@ export const startRollout = (chosen = () => ({})) => ({
   fields: (resource, choices, session) => startFields(chosen(resource), choices, session),
 });
 
+/** @type {portal.Kind<undefined>} */
 export const rollouts = {
   resource: false,
   page: () => "/rollouts",
   verbs: [startRollout()],
 };
 
+/** @type {portal.Kind<api.RolloutReport, { announced: string[], lanes?: string[], lane?: string }>} */
 export const rollout = {
   path: (rollout) => address("v1", "rollouts", rollout.id),
   page: (rollout) => address("rollouts", rollout.id),
