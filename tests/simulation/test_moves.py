@@ -51,8 +51,8 @@ def keeps_reservations_of_events_that_are_over(patch: pytest.MonkeyPatch) -> Non
 def chooses_again_when_it_carries_out(patch: pytest.MonkeyPatch) -> None:
     with_targets = Executor._with_targets
 
-    def choose(self: Executor, event: object, machines: object) -> object:
-        found = with_targets(self, event, machines)  # type: ignore[arg-type]
+    def choose(self: Executor, event: object, machines: object, records: object) -> object:
+        found = with_targets(self, event, machines, records)  # type: ignore[arg-type]
         return [
             msgspec.structs.replace(machine, target=machine.alternatives[0])
             if machine.alternatives

@@ -144,7 +144,7 @@ class Executor:
             if machine.name not in without
         ]
         if event.relocates:
-            machines = self._with_targets(event, machines)
+            machines = self._with_targets(event, machines, concerned.get(event.id, ()))
         offered = (host for m in machines for host in (m.target, *m.alternatives))
         host_labels, note = self._of_hosts([*(m.host for m in machines), event.host], offered)
         rollout, step = step_of(event.cause) or ("", "")
@@ -177,7 +177,7 @@ class Executor:
             attempt=event.attempt.number if event.attempt else 0,
             fence=fence,
             started_at=event.started_at,
-            now=self._writer.now().at,
+            now=self._writer.instant().at,
         )
 
     def _of_hosts(
@@ -207,16 +207,15 @@ class Executor:
             machine.name, machine.host, machine.addresses, machine.vm_id, dict(labels)
         )
 
-    def _with_targets(self, event: Event, machines: list[TaskMachine]) -> list[TaskMachine]:
+    def _with_targets(
+        self, event: Event, machines: list[TaskMachine], records: Sequence[Machine]
+    ) -> list[TaskMachine]:
         """Return the machines of an event that moves them, each with its target and others."""
         group = self._store.groups.get(event.group) or Group(name=event.group)
-        records = group.named(machine.name for machine in machines)
-        offered = self._host_index.placement.alternatives(
-            group, records.values(), MAX_ALTERNATIVES + 1
-        )
+        offered = self._host_index.placement.alternatives(group, records, MAX_ALTERNATIVES + 1)
         result = []
         for machine in machines:
-            others = offered[machine.name]
+            others = offered.get(machine.name, ())
             target = targets_of(event).get(machine.name, "")
             if event.attempt is None and others:  # a check: nothing is chosen yet
                 target = others[0]

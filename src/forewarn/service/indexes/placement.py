@@ -24,6 +24,7 @@ from forewarn.service.indexes.unreachable_hosts import UnreachableHosts
 from forewarn.store.port import States, Store
 
 MAX_OFFERED = 50  # hosts that a machine could move to and that are named at most, the best first
+SPREADS_KEPT = 64  # groups of which is kept where their machines are
 RERANK = 64  # changed hosts up to which each is ranked separately instead of all again
 
 
@@ -149,6 +150,8 @@ class Placement:
         # By host: what is on its way there, by event and machine.
         self._coming: dict[str, dict[tuple[str, str], Load]] = {}
         self._targets: dict[str, dict[str, str]] = {}  # by machine: its targets by event
+        # By group: its machines, and the hosts that have some of another update domain.
+        self._clashing: dict[str, tuple[tuple[Machine, ...], dict[int, frozenset[str]]]] = {}
         self._ranking = Ranking({})
         self._unranked: set[str] = set()  # hosts whose number may have changed since
         self._batch: _BatchPlacement | None = None
@@ -202,7 +205,7 @@ class Placement:
     ) -> dict[str, tuple[str, ...]]:
         """Return the hosts that each of these machines could move to, `without` some, the best
         first."""
-        spread = _Spread(group)
+        spread = self.spread(group)
         view = _View(self, self.ranking(), self._store.registry.hosts)
         return {
             machine.name: tuple(view.candidates(machine, spread, without, limit=limit))
@@ -230,7 +233,7 @@ class Placement:
             ]
             targets = {}
             for group, machine in sorted(machines, key=lambda item: _largest_first(item[1])):
-                spread = spreads.setdefault(group, _Spread(groups[group]))
+                spread = spreads.setdefault(group, self.spread(groups[group]))
                 best = view.candidates(machine, spread)
                 targets[machine.name] = target = best[0] if best else ""
                 if target:
@@ -303,6 +306,16 @@ class Placement:
             host.healthy and not host.cordoned and not self._unreachable.is_unreachable(host.name)
         )
 
+    def spread(self, group: Group) -> _Spread:
+        """Return where the machines of a group are. What is found out about that is kept for a
+        while: an event asks before it is announced, when it starts, and when it is carried out."""
+        kept = self._clashing.get(group.name)
+        if kept is None or kept[0] is not group.machines:
+            if len(self._clashing) >= SPREADS_KEPT:
+                self._clashing.clear()
+            kept = self._clashing[group.name] = group.machines, {}
+        return _Spread(group, kept[1])
+
     def planned(self, host: str) -> bool:
         return bool(self._events_by_host.get(host))
 
@@ -310,24 +323,27 @@ class Placement:
 class _Spread:
     """The hosts of a group by update domain: where its machines are, and where they are going."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Group, clashing: dict[int, frozenset[str]]) -> None:
+        """`clashing` is kept for as long as the group has the same machines."""
         self._machines = group.machines
+        self._clashing = clashing
         self._going = [
             (event.domain, host) for event in group.events for host in targets_of(event).values()
         ]
-        self._clashing: dict[int, set[str]] = {}
 
     def add(self, domain: int, host: str) -> None:
         self._going.append((domain, host))
-        self._clashing = {}
 
-    def clashing(self, domain: int) -> set[str]:
+    def clashing(self, domain: int) -> frozenset[str]:
         """Return the hosts that have machines of another update domain."""
-        if domain not in self._clashing:
-            hosts = {m.host for m in self._machines if m.domain != domain and not m.gone}
-            hosts.update(host for other, host in self._going if other != domain)
-            self._clashing[domain] = hosts
-        return self._clashing[domain]
+        clashing = self._clashing.get(domain)
+        if clashing is None:
+            clashing = frozenset(
+                [m.host for m in self._machines if m.domain != domain and not m.gone]
+            )
+            self._clashing[domain] = clashing
+        going = [host for other, host in self._going if other != domain]
+        return clashing.union(going) if going else clashing
 
 
 class _View:
@@ -405,7 +421,7 @@ class _BatchPlacement(_View):
             for machine in groups[name].concerned(event)
             if machine.name not in targets[event.id]
         ]
-        spreads = {name: _Spread(groups[name]) for name in begun}
+        spreads = {name: self._placement.spread(groups[name]) for name in begun}
         for machine, group, event in sorted(moving, key=lambda item: _largest_first(item[0])):
             spread = spreads[group.name]
             unsuitable = event.attempt.unsuitable if event.attempt else ()
