@@ -126,7 +126,8 @@ def decide_all(
             touched |= departed_joints(before, group)
     if touched:
         now = _with_arrivals(now, groups, items)
-    for name, changes in settle_joints(states, touched, now, _away(timed)).items():
+    away = _away(timed) if touched else {}
+    for name, changes in settle_joints(states, touched, now, away).items():
         changed_once.pop(name, None)
         items.setdefault(name, []).extend(changes)
     return CommitChanges(

@@ -35,22 +35,28 @@ class HostWaits:
         self._soon = False  # they are looked at soon, because something has changed
         self._alarm = False  # they are looked at
         store.on_own_commit(self._on_commit)
-        host_index.unreachable.on_change(lambda _: self._changed())
+        host_index.unreachable.on_change(self._on_reach)
 
     def resume(self) -> None:
         """Go on waiting for what an earlier process has waited for."""
         for group in self._store.groups.values():
             for event in group.events:
                 self._note(event)
-        self._changed()
+        if self._waiting:
+            self._changed()
 
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         del changed
         for entry in commit.entries:
             for item in entry.items:
-                if isinstance(item, EventMoved):
+                if isinstance(item, EventMoved) and (item.event.attempt or self._waiting):
                     self._note(item.event)
-        self._changed()
+        if self._waiting or self._alarm:
+            self._changed()
+
+    def _on_reach(self, _host: str) -> None:
+        if self._waiting:
+            self._changed()
 
     def _note(self, event: Event) -> None:
         if event.attempt is not None and event.attempt.no_host and not event.status.over:
@@ -60,20 +66,16 @@ class HostWaits:
 
     def _changed(self) -> None:
         if not self._waiting:
-            self._soon = False
-            self._look_after(None)
+            self._scheduler.alarm(ALARM, None, self._look)
+            self._soon = self._alarm = False
         elif not self._soon:
             self._soon = True
             self._look_after(MIN_BACK_OFF)
 
-    def _look_after(self, pause: Duration | None) -> None:
-        if pause is None:
-            if self._alarm:
-                self._scheduler.alarm(ALARM, None, self._look)
-        else:
-            now = self._writer.now()
-            self._scheduler.alarm(ALARM, now.at + now.rules.paced(pause), self._look)
-        self._alarm = pause is not None
+    def _look_after(self, pause: Duration) -> None:
+        now = self._writer.now()
+        self._scheduler.alarm(ALARM, now.at + now.rules.paced(pause), self._look)
+        self._alarm = True
 
     async def _look(self) -> None:
         """Have those go on for which there is a host, one after the other: each reserves one."""
