@@ -17,6 +17,7 @@ from forewarn.testing import SAMPLE, Service
 from helpers.paths import ROOT
 
 HERE = Path(__file__).parent / "schemathesis_run"
+DOCUMENT = ROOT / "docs" / "reference" / "openapi.json"
 PROGRAM = Path(sys.executable).with_name("schemathesis")
 EXAMPLES = 3  # of each call that are right, and as many that are wrong
 PATIENCE = 900  # seconds; it takes some 20 if nothing else runs
@@ -33,7 +34,7 @@ def test_the_api_is_what_its_document_says(tmp_path: Path, monkeypatch: pytest.M
         run = subprocess.run(
             [
                 *(PROGRAM, "--config-file", HERE / "schemathesis.toml"),
-                *("run", f"{service.control_url}/schema/openapi.json"),
+                *("run", DOCUMENT, "--url", service.control_url),  # which is the one it serves
                 *("--header", f"Authorization: Bearer {made.token}"),
                 *("--phases", "fuzzing"),
                 *("--checks", "all", "--seed", "1", "--max-examples", str(EXAMPLES)),

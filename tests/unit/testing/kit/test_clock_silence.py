@@ -74,8 +74,10 @@ def found(service: Service, timeout: float = SHORT) -> list[str]:
 
 
 def test_a_thread_that_died_of_an_empty_not_before_is_found(service: Service, web: Group) -> None:
-    with Client(service, "web_0", act=parses_every_time):
+    with Client(service, "web_0", act=parses_every_time) as client:
+        web[0].wait_for_poll()
         web[0].restart()
+        client.join()  # it has approved, and been shown the Started event
         service.clock.play("1h", timeout=SHORT)
         [complaint] = service.verdict(timeout=SHORT).wrong
     assert (complaint.rule, complaint.machine) == ("stopped-polling", "web_0")
