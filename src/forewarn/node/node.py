@@ -412,7 +412,7 @@ class Node(Component):
             known = 0 if sightings.copied is not None else sightings.known
             lost_commits = LostCommits(store, known, restored)
             await lost_commits.begin()
-            self._start_publishing(tasks, lost_commits)
+            await self._start_publishing(tasks, lost_commits)
         self.unreachable_hosts.begin(self.writer.now().at)
         if self.trace:
             record_reach(self.trace, self.unreachable_hosts, self.writer.now)
@@ -427,7 +427,7 @@ class Node(Component):
         self._stack.push_async_callback(saver.save_all)
         if self.trace:
             self.trace.fleet(store, self.writer.now().at)
-        self.scheduler.reread()
+        await self.scheduler.begin()
         await self.reconciler.resume()
         tasks.start(self.scheduler.run(), "scheduler")
         tasks.start(saver.keep_saving(), "saver")
@@ -444,7 +444,7 @@ class Node(Component):
             self.notifications = Notifications(self.store, self.feed, lambda: self.writer.now().at)
         await self.notifications.configure(tables, self._tasks)
 
-    def _start_publishing(self, tasks: guard.Tasks, lost_commits: LostCommits) -> None:
+    async def _start_publishing(self, tasks: guard.Tasks, lost_commits: LostCommits) -> None:
         """Publish changes to the nodes on hosts, which answer guests."""
         publisher = self.publishing.publisher = Publisher(self.store, self.ledger)
         tasks.start(publisher.run(), "publisher")
@@ -455,6 +455,7 @@ class Node(Component):
             lost_commits,
         )
         nodes.strays.record = self.config.record_moves
+        await nodes.begin()
         self._stack.callback(nodes.close)
         for listener in open_node_listeners(self.config, self.node_certificates, nodes):
             self._stack.callback(listener.close)

@@ -378,18 +378,28 @@ class HostNodes:
         publisher.absent = self.absent
         store.on_own_commit(lambda commit, _: lost_commits.on_commit(commit))
         store.on_own_commit(self._on_commit)
-        # Whoever decided before may have given a read lease to any node, and have told it of
-        # machines that were about to move there.
+        self._begun = False
+
+    async def begin(self) -> None:
+        """Note what all nodes may be showing, in turns with everything else. Whoever decided before
+        may have given a read lease to any of them, and have told it of machines that were about to
+        move there. No node is served before."""
         until = guard.boottime() + READ_LEASE
-        self._unreachable.begin(upstream.instant().at)
-        self._note_moves(store.groups.values())
-        self._note_leaving(store.groups.values())
+        self._unreachable.begin(self.now())
+        for names in _slices(list(self._store.groups)):
+            groups = [group for name in names if (group := self._store.groups.get(name))]
+            self._note_moves(groups)
+            self._note_leaving(groups)
+            await guard.pause(0)
         moving = {group for group, _ in self._moving()}
-        for host in store.registry.hosts.values():
-            if host.node:
-                leaving = self._leaving.get(host.name, {}).values()
-                groups = frozenset(moving.union(host_index.groups_on(host.name), leaving))
-                self._absent.add(host.name, _Lease(until, groups))
+        for hosts in _slices(list(self._store.registry.hosts.values())):
+            for host in hosts:
+                if host.node:
+                    leaving = self._leaving.get(host.name, {}).values()
+                    showing = moving.union(self._host_index.groups_on(host.name), leaving)
+                    self._absent.add(host.name, _Lease(until, frozenset(showing)))
+            await guard.pause(0)
+        self._begun = True
 
     def now(self) -> Time:
         return self._upstream.instant().at
@@ -431,7 +441,7 @@ class HostNodes:
     def absent(self, groups: Collection[str]) -> bool:
         """Return whether a node without a connection may be showing one of the groups."""
         now = guard.boottime()
-        return any(self._absent.shown(group, now) for group in groups)
+        return not self._begun or any(self._absent.shown(group, now) for group in groups)
 
     def _placed(self, group: Group) -> Iterator[NodeMember]:
         """Yield the nodes that have to show a group."""

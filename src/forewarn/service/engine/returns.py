@@ -47,7 +47,8 @@ class Returns:
             known.clear()
         for group in self._store.groups.values():
             for machine in group.machines:
-                self._await_machine(group.name, machine)
+                if machine.not_back is not None:  # of very many, few
+                    self._await_machine(group.name, machine)
             for event in group.events:
                 self._await_event(event)
         for name in list(self._awaited):

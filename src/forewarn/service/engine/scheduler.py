@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from forewarn.core import Changes, Group, Time, due
 from forewarn.core.changes import EventMoved
@@ -69,6 +69,11 @@ class Scheduler:
         clock.on_interruption(lambda _: self.reread())
         if isinstance(clock, VirtualClock):
             clock.on_move(self._wake)
+
+    async def begin(self) -> None:
+        """Read every group's deadline for the first time, in turns with everything else."""
+        self._uninformed = self._host_index.uninformed
+        await self._read_in_turns(list(self._store.groups))
 
     def reread(self) -> None:
         """Read every group's deadline anew, as after an interruption."""
@@ -195,11 +200,14 @@ class Scheduler:
         while self._reached:
             hosts, self._reached = self._reached, {}
             names = sorted(set().union(*map(self._host_index.groups_that_may_be_on, hosts)))
-            for n in range(0, len(names), READ_SLICE):
-                groups = map(self._store.groups.get, names[n : n + READ_SLICE])
-                self._read(group for group in groups if group is not None)
-                if n + READ_SLICE < len(names):
-                    await guard.pause(0)
+            await self._read_in_turns(names)
+
+    async def _read_in_turns(self, names: Sequence[str]) -> None:
+        for n in range(0, len(names), READ_SLICE):
+            groups = map(self._store.groups.get, names[n : n + READ_SLICE])
+            self._read(group for group in groups if group is not None)
+            if n + READ_SLICE < len(names):
+                await guard.pause(0)
 
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         if commit.puts and self._concern_any_group(commit.puts):

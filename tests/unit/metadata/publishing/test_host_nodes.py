@@ -1134,3 +1134,10 @@ def test_no_read_lease_outlasts_the_time_in_which_all_guests_are_shown_a_change(
         host_nodes.HostNodes._renew(control, member)
         shown_at = seconds + member.leased_until - guard.boottime() + publisher.CHECK_EVERY
         assert shown_at < host_nodes.SHOWN_WITHIN
+
+
+def test_no_change_is_shown_before_it_is_known_what_nodes_may_be_showing() -> None:
+    control: Any = SimpleNamespace(_begun=False, _absent=host_nodes._Absent())
+    assert host_nodes.HostNodes.absent(control, ["web"])
+    control._begun = True
+    assert not host_nodes.HostNodes.absent(control, ["web"])
