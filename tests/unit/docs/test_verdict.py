@@ -13,8 +13,8 @@ DOCS = ROOT / "docs"
 
 def test_every_rule_is_in_the_table_as_it_is() -> None:
     text = (DOCS / "test" / "verdict.md").read_text()
-    rows = re.findall(r"^\| `([a-z-]+)` \| (\w+) \| (.*?) \| (.+) \|$", text, re.MULTILINE)
-    assert [row[:3] for row in rows] == [(n, r.severity, r.expects) for n, r in RULES.items()]
+    rows = re.findall(r"^\| `([a-z-]+)` \| (\w+) \| (.*?) \|$", text, re.MULTILINE)
+    assert rows == [(n, r.severity, r.expects) for n, r in RULES.items()]
 
 
 def test_the_limits_are_those_of_the_code() -> None:
