@@ -265,7 +265,7 @@ def test_a_scenario_that_cannot_be_played_is_refused(
     assert says in " ".join(result.output.replace("│", " ").split())
 
 
-@pytest.mark.parametrize("error", [RefusedError("not so"), Hung("not done after 30 s")])
+@pytest.mark.parametrize("error", [RefusedError("not so"), Hung("nothing was done for 30 s")])
 def test_a_refusal_by_the_service_is_one_line_and_exit_code_2(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:

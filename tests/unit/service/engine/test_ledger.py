@@ -35,6 +35,22 @@ def test_an_entry_that_hangs_is_named() -> None:
     asyncio.run(body())
 
 
+def test_nothing_hangs_as_long_as_something_ends() -> None:
+    async def body() -> None:
+        ledger = Ledger()
+        names = [f"driver call for Preempt {number}" for number in range(40)]
+        for name in names:
+            ledger.take(name)
+        waiting = asyncio.get_running_loop().create_task(ledger.idle(patience=0))
+        for name in names:
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            ledger.release(name)
+        await waiting
+
+    asyncio.run(body())
+
+
 def test_what_fails_is_released_as_well() -> None:
     async def body() -> None:
         ledger = Ledger()

@@ -153,7 +153,7 @@ def test_an_invalid_speed_is_refused(service: Service, speed: float) -> None:
     assert service.clock.speed == 2
 
 
-HUNG = "not done after 30 s: driver (1)"
+HUNG = "nothing was done for 30 s: driver (1)"
 
 
 def test_a_clock_that_cannot_go_on_says_why(
