@@ -11,9 +11,9 @@ import typer
 from forewarn.cli.output import fail, print_notes
 from forewarn.control.client.client import ControlClient
 from forewarn.core.windows.openings import LOOK_AHEAD
-from forewarn.core.windows.syntax import MAX_BLACKOUTS
 from forewarn.support import extras
 from forewarn.support.instants import from_datetime
+from forewarn.support.limits import MAX_BLACKOUTS
 from forewarn.support.text import in_words
 
 BlackoutCalendar = Annotated[

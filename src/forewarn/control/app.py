@@ -41,7 +41,6 @@ from forewarn.control.http.parameters import (
     refuse_unread_body,
 )
 from forewarn.control.http.responses import response_headers
-from forewarn.control.openapi.limits import refuse_beyond_limits
 from forewarn.control.routes import (
     backup,
     batch,
@@ -166,7 +165,6 @@ async def _refuse_unknown_input(request: Request[Any, Any, Any]) -> Response[Any
 async def _call(request: Request[Any, Any, Any]) -> CallContext:
     """Bind the platform to this request: its caller, its key and its preconditions."""
     await refuse_inexact_body(request)
-    await refuse_beyond_limits(request)
     state = request.scope["state"]
     keys: IdempotencyKeys = state["keys"]
     key = await keys.acquire(request)

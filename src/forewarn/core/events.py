@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
-from forewarn.core.time import DAY, MINUTE, SECOND, Duration, Time
+from forewarn.core.time import MINUTE, SECOND, Duration, Time
 from forewarn.core.windows.model import Span
+from forewarn.support.limits import MAX_NOTICE_SECONDS
 
 
 class Source(enum.Enum):
@@ -115,13 +116,8 @@ def types_that(trait: Callable[[TypeTraits], bool]) -> tuple[EventType, ...]:
     return tuple(type for type, traits in TYPE_TRAITS.items() if trait(traits))
 
 
-MAX_NOTICE: Duration = 90 * DAY
-MAX_DURATION_SECONDS = 86_400
-MAX_DESCRIPTION = 1_024  # characters
-MAX_TICKET = 256  # characters
+MAX_NOTICE: Duration = MAX_NOTICE_SECONDS * SECOND
 MAX_ACTIVE_EVENTS = 10_000  # of one group
-MAX_EVENT_MACHINES = 1_000  # named by one request for an event
-MAX_READY_NOTE = 1_024  # characters
 MAX_READY_CHANGES = 16  # of one machine for one event: each is a commit in the history
 
 UNKNOWN_DURATION = -1

@@ -16,18 +16,12 @@ from forewarn import __version__
 from forewarn.cli.app import app as commands
 from forewarn.control.routes import docs
 from forewarn.core import EventType, GroupKind, Source, Status
-from forewarn.core import events as core_events
 from forewarn.core.deciding.holds import HoldKind
-from forewarn.core.events import MAX_EVENT_MACHINES
 from forewarn.core.fleet import Health
 from forewarn.core.rollouts.progress import StepState, WaitKind
-from forewarn.core.rollouts.selection import MAX_SELECTED
-from forewarn.core.time import SECOND
-from forewarn.core.windows.syntax import MAX_WINDOWS
-from forewarn.service.faults import validate
 from forewarn.service.faults.kinds import FaultKind as FaultKind
 from forewarn.service.platform.hosts import MAINTENANCE_MODES
-from forewarn.service.rollouts import gates, request
+from forewarn.support import limits
 from forewarn.testing import SAMPLE, Service
 from helpers.control_api import OPERATIONS, ask
 from helpers.paths import ROOT
@@ -98,19 +92,19 @@ def test_names_and_bounds_in_the_document_are_those_of_the_code(document: Any) -
     ):
         assert _property(document, shape, name)["enum"] == [member.value for member in enum], enum
     for shape, name, key, limit in (
-        ("ScheduleRequest", "description", "maxLength", core_events.MAX_DESCRIPTION),
-        ("ScheduleRequest", "notice", "maximum", core_events.MAX_NOTICE / SECOND),
-        ("ScheduleRequest", "duration", "maximum", core_events.MAX_DURATION_SECONDS),
-        ("ScheduleRequest", "machines", "maxItems", MAX_EVENT_MACHINES),
-        ("RolloutRequest", "groups", "maxItems", MAX_SELECTED),
-        ("RolloutRequest", "windows", "maxItems", MAX_WINDOWS),
-        ("RolloutRequest", "at_once", "maximum", request.MAX_AT_ONCE),
-        ("RolloutRequest", "bake", "maximum", request.MAX_BAKE / SECOND),
-        ("RolloutRequest", "gate_timeout", "maximum", gates.MAX_GATE_TIMEOUT / SECOND),
-        ("FaultRequest", "times", "maximum", validate.MAX_FAULT_TIMES),
-        ("FaultRequest", "body", "maxLength", validate.MAX_FAULT_BODY),
-        ("FaultRequest", "seed", "maximum", validate.MAX_SEED),
-        ("FaultRequest", "starts_in", "maximum", core_events.MAX_NOTICE / SECOND),
+        ("ScheduleRequest", "description", "maxLength", limits.MAX_DESCRIPTION),
+        ("ScheduleRequest", "notice", "maximum", limits.MAX_NOTICE_SECONDS),
+        ("ScheduleRequest", "duration", "maximum", limits.MAX_DURATION_SECONDS),
+        ("ScheduleRequest", "machines", "maxItems", limits.MAX_EVENT_MACHINES),
+        ("RolloutRequest", "groups", "maxItems", limits.MAX_SELECTED),
+        ("RolloutRequest", "windows", "maxItems", limits.MAX_WINDOWS),
+        ("RolloutRequest", "at_once", "maximum", limits.MAX_AT_ONCE),
+        ("RolloutRequest", "bake", "maximum", limits.MAX_BAKE_SECONDS),
+        ("RolloutRequest", "gate_timeout", "maximum", limits.MAX_GATE_TIMEOUT_SECONDS),
+        ("FaultRequest", "times", "maximum", limits.MAX_FAULT_TIMES),
+        ("FaultRequest", "body", "maxLength", limits.MAX_FAULT_BODY),
+        ("FaultRequest", "seed", "maximum", limits.MAX_SEED),
+        ("FaultRequest", "starts_in", "maximum", limits.MAX_NOTICE_SECONDS),
     ):
         assert _property(document, shape, name)[key] == limit, (shape, name)
 

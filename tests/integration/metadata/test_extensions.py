@@ -17,7 +17,6 @@ import pytest
 
 from forewarn.core import Group as State
 from forewarn.core.commands import Define, Delete
-from forewarn.core.events import MAX_READY_NOTE
 from forewarn.core.fleet import Policy
 from forewarn.core.time import MINUTE
 from forewarn.core.windows.may_postpone import parse_may_postpone
@@ -28,6 +27,7 @@ from forewarn.node.listening import serve, server
 from forewarn.store import MemoryStore, StoreFailed
 from forewarn.store.port import Commit
 from forewarn.support import guard
+from forewarn.support.limits import MAX_READY_NOTE
 from forewarn.testing import Service
 from forewarn.wire.times import parse_rfc1123, rfc1123
 from helpers.endpoint import (

@@ -16,7 +16,7 @@ from forewarn.client.errors import (
 from forewarn.client.identity import VERSIONS as OF_INSTANCE
 from forewarn.client.rules import MAX_NOTE
 from forewarn.client.steps import Location, Request, Response
-from forewarn.core.events import MAX_READY_NOTE
+from forewarn.support.limits import MAX_READY_NOTE
 from forewarn.wire.extensions import ReadinessReport
 from forewarn.wire.times import rfc1123
 from forewarn.wire.versions import VERSIONS

@@ -31,6 +31,7 @@ from forewarn.service.access import access_tokens
 from forewarn.service.access.oidc import AccessRule, Oidc
 from forewarn.service.fleet import read
 from forewarn.service.rollouts import rollouts
+from forewarn.support import limits
 from forewarn.support.text import in_words
 from forewarn.testing import Service
 from forewarn.wire import extensions
@@ -80,11 +81,11 @@ def test_every_setting_about_an_issuer_is_documented(table: type[msgspec.Struct]
 
 LIMITS = {
     "How far ahead an event can be announced": f"{events.MAX_NOTICE // DAY} days",
-    "Machines in one request for an event": f"{events.MAX_EVENT_MACHINES:,}",
+    "Machines in one request for an event": f"{limits.MAX_EVENT_MACHINES:,}",
     "Active events of a group": f"{events.MAX_ACTIVE_EVENTS:,}",
-    "Length of a description": f"{events.MAX_DESCRIPTION:,} characters",
-    "Longest impact of an event": f"{events.MAX_DURATION_SECONDS:,} s",
-    "Length of a readiness note": f"{events.MAX_READY_NOTE:,} characters",
+    "Length of a description": f"{limits.MAX_DESCRIPTION:,} characters",
+    "Longest impact of an event": f"{limits.MAX_DURATION_SECONDS:,} s",
+    "Length of a readiness note": f"{limits.MAX_READY_NOTE:,} characters",
     "Length of the name of a machine, group or host": f"{read.MAX_NAME} characters",
     "Machines of a scale set": str(read.MAX_PLACEMENT_GROUP),
     "Labels of a host, group or machine": str(labels.MAX_LABELS),

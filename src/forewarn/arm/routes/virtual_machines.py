@@ -23,7 +23,7 @@ from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import COMPUTE, RESOURCE_GROUP, SUBSCRIPTION, route
 from forewarn.core import EventType, Group, Machine
 from forewarn.core.access import Role
-from forewarn.core.events import MAX_EVENT_MACHINES
+from forewarn.support.limits import MAX_EVENT_MACHINES
 from forewarn.support.text import listing
 
 MACHINES = COMPUTE + "/virtualMachines"

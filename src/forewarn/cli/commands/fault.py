@@ -217,7 +217,7 @@ def _when(fault: f.Fault) -> str:
 
 
 def _read(path: Path) -> str:
-    from forewarn.service.faults.validate import MAX_FAULT_BODY
+    from forewarn.support.limits import MAX_FAULT_BODY
 
     try:
         with path.open(encoding="utf-8", newline="") as file:  # without changing line endings

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -132,6 +132,17 @@ def parse_text(parse: Callable[[str], T], text: str) -> T:
         return parse(text)
     except ValueError as error:
         raise RefusedError(invalid(str(error))) from error
+
+
+def each_once(field: str, items: Sequence[str]) -> tuple[str, ...]:
+    """Return the items of a field, and refuse the request if one is repeated."""
+    for index, item in enumerate(items):
+        if item in items[:index]:
+            raise ProblemError(
+                "invalid",
+                f"{field} has '{item}' twice; this operation allows each item once",
+            )
+    return tuple(items)
 
 
 def parse_selector(text: str | None) -> Selector | None:

@@ -20,6 +20,7 @@ from litestar import Request, Response
 from litestar.exceptions import ClientException
 from litestar.params import PathParameter, QueryParameter
 
+from forewarn.control.http.body_problem import body_problem
 from forewarn.control.http.errors import ProblemError, problem_for_status
 from forewarn.control.http.operation import operation_of
 from forewarn.control.schema import core as s
@@ -187,9 +188,8 @@ async def refuse_inexact_body(request: Request[Any, Any, Any]) -> None:
         if (body := await request.body()) or not field.is_optional:
             msgspec.json.decode(body, type=field.annotation)
     except msgspec.MsgspecError as error:
-        raise ProblemError(
-            "invalid", f"the body is not what this operation takes: {error}"
-        ) from error
+        problem = body_problem(error, body, operation_of(request.route_handler).takes)
+        raise ProblemError("invalid", problem) from error
 
 
 async def _has_body(request: Request[Any, Any, Any]) -> bool:

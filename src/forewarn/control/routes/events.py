@@ -13,6 +13,7 @@ from forewarn.control.http.context import Call, CallContext, context, require_kn
 from forewarn.control.http.errors import (
     RefusedError,
     duration_of,
+    each_once,
     instant,
     outcome,
     parse_enum,
@@ -102,13 +103,14 @@ async def list_events(
 async def schedule_event(call: Call, data: JSONBody[s.ScheduleRequest]) -> s.Outcome:
     """The event is for machines of one group. Without `notice` and `not_before`, it gets the
     minimum notice of its type."""
-    authorization.require_machines(call, *data.machines)
+    machines = each_once("machines", data.machines)
+    authorization.require_machines(call, *machines)
     source = parse_enum(Source, "source", data.source)
     authorization.require_source(call, source)
     announced = outcome(
         await call.platform.schedule(
             type=parse_enum(EventType, "event type", data.type),
-            machines=tuple(data.machines),
+            machines=machines,
             by=call.by,
             source=source,
             notice=None if data.notice is None else duration_of("notice", data.notice),

@@ -37,10 +37,11 @@ from forewarn.core.rollouts.model import (
     WorkBy,
 )
 from forewarn.core.rollouts.progress import StepState
-from forewarn.core.rollouts.selection import MAX_SELECTED, Selection
+from forewarn.core.rollouts.selection import Selection
 from forewarn.core.windows.syntax import parse_window
 from forewarn.service.rollouts.request import PauseAfter, RolloutRequest
 from forewarn.service.rollouts.rollouts import STATES, RolloutReport
+from forewarn.support.limits import MAX_SELECTED
 from forewarn.support.text import listing
 
 OfGroup: TypeAlias = Annotated[

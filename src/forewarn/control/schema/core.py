@@ -9,6 +9,7 @@ import msgspec
 
 from forewarn.control.schema import types as w
 from forewarn.control.schema.types import doc
+from forewarn.support import limits
 
 COMMIT_HEADER = "Forewarn-Commit"  # of every response: it contains everything up to this commit
 LEADER_HEADER = "Forewarn-Leader"  # on a refusal: URL of the control node that decides
@@ -316,7 +317,7 @@ class CancelEventsRequest(CancelRequest, kw_only=True, forbid_unknown_fields=Tru
 
     ids: Annotated[
         list[str],
-        w.documented(maxItems="MAX_CANCELLED"),
+        msgspec.Meta(max_length=limits.MAX_CANCELLED),
         doc("Ids of the events, or the beginning of each."),
     ] = []
     group: Annotated[str | None, doc("Only events of this group.")] = None
@@ -418,7 +419,7 @@ class ScheduleRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     duration: Annotated[
         w.Impact, doc("Seconds that the impact lasts; 0: no impact, -1: unknown.")
     ] = -1
-    ticket: w.Ticket = ""
+    ticket: w.NewTicket = ""
     source: Annotated[
         w.SourceName, doc("Platform, or User if a user of the machine requested it.")
     ] = "Platform"
@@ -548,7 +549,7 @@ class MaintainRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     duration: Annotated[
         w.Impact | None, doc("Seconds that the impact lasts; 0: no impact, -1: unknown.")
     ] = None
-    ticket: w.Ticket = ""
+    ticket: w.NewTicket = ""
 
 
 class DegradeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -629,8 +630,8 @@ class PolicyRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         float | msgspec.UnsetType | None,
         doc("Seconds of notice before a deletion; null: deletions are not announced."),
     ] = msgspec.UNSET
-    windows: w.Windows | msgspec.UnsetType = msgspec.UNSET
-    blackouts: w.Blackouts | msgspec.UnsetType = msgspec.UNSET
+    windows: w.NewWindows | msgspec.UnsetType = msgspec.UNSET
+    blackouts: w.NewBlackouts | msgspec.UnsetType = msgspec.UNSET
     may_postpone: Annotated[
         str | msgspec.UnsetType | None,
         doc("By how much an event may be postponed, and how often: `2h, twice`; null: never."),

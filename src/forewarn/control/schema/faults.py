@@ -5,19 +5,21 @@ from __future__ import annotations
 from typing import Annotated, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from forewarn.control.schema.types import Moment, doc, documented
+from forewarn.support import limits
 
 FaultKind: TypeAlias = Annotated[str, documented(enum="FaultKind")]
 FaultState: TypeAlias = Annotated[str, documented(enum="FaultState")]
 Method: TypeAlias = Annotated[str, documented(enum="FaultMethod")]
-Times: TypeAlias = Annotated[int, documented(minimum=1, maximum="MAX_FAULT_TIMES")]
-Skip: TypeAlias = Annotated[int, documented(minimum=0, maximum="MAX_FAULT_TIMES")]
-Probability: TypeAlias = Annotated[float, documented(exclusiveMinimum=0, maximum=1)]
-Seed: TypeAlias = Annotated[int, documented(minimum=0, maximum="MAX_SEED")]
-Seconds: TypeAlias = Annotated[float, documented(minimum=0, maximum="MAX_NOTICE")]
-ErrorStatus: TypeAlias = Annotated[int, documented(minimum=500, maximum=599)]
-FaultBody: TypeAlias = Annotated[str, documented(maxLength="MAX_FAULT_BODY")]
+Times: TypeAlias = Annotated[int, Meta(ge=1, le=limits.MAX_FAULT_TIMES)]
+Skip: TypeAlias = Annotated[int, Meta(ge=0, le=limits.MAX_FAULT_TIMES)]
+Probability: TypeAlias = Annotated[float, Meta(gt=0, le=1)]
+Seed: TypeAlias = Annotated[int, Meta(ge=0, le=limits.MAX_SEED)]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=limits.MAX_NOTICE_SECONDS)]
+ErrorStatus: TypeAlias = Annotated[int, Meta(ge=500, le=599)]
+FaultBody: TypeAlias = Annotated[str, Meta(max_length=limits.MAX_FAULT_BODY)]
 
 
 class FaultRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -5,18 +5,22 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from forewarn.control.schema import types as w
-from forewarn.control.schema.types import doc, documented
+from forewarn.control.schema.types import doc
+from forewarn.support import limits
 
-HaltNote = Annotated[str, documented(maxLength="MAX_HALT_NOTE")]
+HaltNote = Annotated[str, Meta(max_length=limits.MAX_HALT_NOTE)]
 
 
 class HaltRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What to halt: without groups and label, the whole fleet."""
 
     groups: Annotated[
-        list[str], documented(maxItems="MAX_HALT_GROUPS"), doc("Only machines of these groups.")
+        list[str],
+        Meta(max_length=limits.MAX_HALT_GROUPS),
+        doc("Only machines of these groups."),
     ] = []
     label: Annotated[
         str, doc("Label selector: only machines that match, within the groups if any are given.")

@@ -16,8 +16,8 @@ class MaintenanceRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=Tru
     select: Annotated[
         str, doc("Labels of the machines, such as `tier=web,!canary`; empty: all machines.")
     ] = ""
-    windows: w.Windows = []
-    blackouts: w.Blackouts = []
+    windows: w.NewWindows = []
+    blackouts: w.NewBlackouts = []
 
 
 class Maintenance(msgspec.Struct, kw_only=True):

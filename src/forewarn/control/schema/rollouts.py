@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from forewarn.control.schema import types as w
 from forewarn.control.schema.core import Hold
 from forewarn.control.schema.types import doc
+from forewarn.support import limits
 
 
 class RolloutRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -54,7 +56,7 @@ class RolloutRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     ] = "operator"
     order_by: Annotated[
         list[str],
-        w.documented(maxItems="MAX_ORDER_LABELS"),
+        Meta(max_length=limits.MAX_ORDER_LABELS),
         doc(
             "Names of labels of the hosts or groups; the rollout follows the order of their values."
         ),
@@ -62,7 +64,7 @@ class RolloutRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     canary: Annotated[w.Selected, doc("Hosts or groups that go first, or how many of them.")] = []
     waves: Annotated[
         list[str],
-        w.documented(maxItems="MAX_WAVES"),
+        Meta(max_length=limits.MAX_WAVES),
         doc(
             "How many hosts or groups are complete after each wave, as numbers or shares such as"
             " `5%`. The rest is the last wave."
@@ -74,7 +76,7 @@ class RolloutRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         doc("Whether the rollout pauses itself after its first wave (`canary`), or after each."),
     ] = "nothing"
     max_failures: Annotated[
-        Annotated[int, w.documented(minimum=0, maximum="MAX_FAILURES")] | None,
+        Annotated[int, Meta(ge=0, le=limits.MAX_FAILURES)] | None,
         doc("The rollout pauses itself if more steps than this have failed."),
     ] = None
     ignore_windows: Annotated[
@@ -104,18 +106,18 @@ class RolloutRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     short_notice: Annotated[bool, doc("Allow less than the minimum notice of the type.")] = False
     description: Annotated[w.Text, doc("Text shown to guests.")] = ""
-    ticket: w.Ticket = ""
+    ticket: w.NewTicket = ""
     duration: Annotated[
         w.Impact, doc("Seconds that the impact lasts; 0: no impact, -1: unknown.")
     ] = -1
     at_once: Annotated[
         int,
-        w.documented(minimum=1, maximum="MAX_AT_ONCE"),
+        Meta(ge=1, le=limits.MAX_AT_ONCE),
         doc("How many lanes may be in progress at the same time."),
     ] = 1
     windows: Annotated[
         list[str],
-        w.documented(maxItems="MAX_WINDOWS"),
+        Meta(max_length=limits.MAX_WINDOWS),
         doc("When steps may start, for example `sat,sun 22:00-04:00 Europe/Berlin`."),
     ] = []
     gate_http: Annotated[str, doc("URL that has to answer with 2xx before the next step.")] = ""
@@ -123,14 +125,14 @@ class RolloutRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         str, doc("Name of a gate command in the service's settings; it has to exit with 0.")
     ] = ""
     gate_timeout: Annotated[
-        Annotated[float, w.documented(minimum=1, maximum="MAX_GATE_TIMEOUT")] | None,
+        Annotated[float, Meta(ge=1, le=limits.MAX_GATE_TIMEOUT_SECONDS)] | None,
         doc("Seconds to wait for the gate."),
     ] = None
     bake: Annotated[
-        float, w.documented(minimum=0, maximum="MAX_BAKE"), doc("Seconds to wait after each step.")
+        float, Meta(ge=0, le=limits.MAX_BAKE_SECONDS), doc("Seconds to wait after each step.")
     ] = 0
     lasts: Annotated[
-        Annotated[float, w.documented(minimum=0, maximum="MAX_LASTS")] | None,
+        Annotated[float, Meta(ge=0, le=limits.MAX_LASTS_SECONDS)] | None,
         doc("Seconds that an event is expected to last; used for plans, and for the window."),
     ] = None
 
@@ -152,7 +154,7 @@ class SkipRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     lanes: Annotated[w.Selected, doc("Groups or hosts whose remaining steps are skipped.")] = []
     steps: Annotated[
-        Annotated[list[int], w.documented(maxItems="MAX_SELECTED")], doc("Numbers of steps.")
+        Annotated[list[int], Meta(max_length=limits.MAX_SELECTED)], doc("Numbers of steps.")
     ] = []
     reason: Annotated[w.Text, doc("Reason; it is recorded in the history.")] = ""
 

@@ -1,7 +1,8 @@
 """Field types of the control API: strings from an enumeration, and numbers and lists within limits.
 
-Enumerations and limits are only named here (`enum="EventType"`); `openapi.values` fills them in for
-the document, and `openapi.limits` enforces the limits. This module needs nothing but msgspec.
+Limits are enforced where a body is read; types of responses have none, so that a client accepts
+what a later version allows. Enumerations are only named here (`enum="EventType"`);
+`openapi.document` fills them in, and handlers enforce them. This module needs nothing but msgspec.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, TypeAlias
 
-import msgspec
+from msgspec import Meta
+
+from forewarn.support import limits
 
 
 def exactly_one_of(*names: str) -> dict[str, Any]:
@@ -28,17 +31,17 @@ def _only(name: str, names: tuple[str, ...]) -> dict[str, Any]:
     return {"required": [name], "properties": present | others}
 
 
-def doc(text: str) -> msgspec.Meta:
+def doc(text: str) -> Meta:
     """Describe a field in the OpenAPI document."""
-    return msgspec.Meta(description=text)
+    return Meta(description=text)
 
 
-def documented(**schema: Any) -> msgspec.Meta:
-    """Add JSON Schema keywords to a type. msgspec does not enforce them; `openapi.limits` does."""
-    return msgspec.Meta(extra_json_schema=schema)
+def documented(**schema: Any) -> Meta:
+    """Add JSON Schema keywords to a type, which msgspec does not enforce."""
+    return Meta(extra_json_schema=schema)
 
 
-Moment: TypeAlias = Annotated[datetime, documented(format="date-time")]
+Moment: TypeAlias = Annotated[datetime, Meta(tz=True)]
 TypeName: TypeAlias = Annotated[str, documented(enum="EventType")]
 RolloutKind: TypeAlias = Annotated[str, documented(enum="RolloutKind")]
 StatusName: TypeAlias = Annotated[str, documented(enum="Status")]
@@ -55,28 +58,27 @@ CoverageName: TypeAlias = Annotated[str, documented(enum="Coverage")]
 AdviceName: TypeAlias = Annotated[str, documented(enum="AdviceKind")]
 HoldKind: TypeAlias = Annotated[str, documented(enum="HoldKind")]
 WaitKind: TypeAlias = Annotated[str, documented(enum="WaitKind")]
-Text: TypeAlias = Annotated[str, documented(maxLength="MAX_DESCRIPTION")]
-Ticket: TypeAlias = Annotated[
-    str,
-    documented(maxLength="MAX_TICKET"),
-    doc("The operators' reference for it, such as a change request. Guests do not see it."),
-]
-ReadyNote: TypeAlias = Annotated[str, documented(maxLength="MAX_READY_NOTE")]
-Notice: TypeAlias = Annotated[float, documented(minimum=0, maximum="MAX_NOTICE")]
-Impact: TypeAlias = Annotated[int, documented(minimum=-1, maximum="MAX_DURATION_SECONDS")]
+TICKET = "The operators' reference for it, such as a change request. Guests do not see it."
+WINDOWS = "Maintenance starts only while one of these windows is open; empty: at any time."
+BLACKOUTS = "No maintenance starts in these times."
+
+Text: TypeAlias = Annotated[str, Meta(max_length=limits.MAX_DESCRIPTION)]
+Ticket: TypeAlias = Annotated[str, doc(TICKET)]
+NewTicket: TypeAlias = Annotated[str, Meta(max_length=limits.MAX_TICKET), doc(TICKET)]
+ReadyNote: TypeAlias = Annotated[str, Meta(max_length=limits.MAX_READY_NOTE)]
+Notice: TypeAlias = Annotated[float, Meta(ge=0, le=limits.MAX_NOTICE_SECONDS)]
+Impact: TypeAlias = Annotated[int, Meta(ge=-1, le=limits.MAX_DURATION_SECONDS)]
 Names: TypeAlias = Annotated[
-    list[str], documented(minItems=1, maxItems="MAX_EVENT_MACHINES", uniqueItems=True)
-]
-Selected: TypeAlias = Annotated[list[str], documented(maxItems="MAX_SELECTED")]
-Windows: TypeAlias = Annotated[
     list[str],
-    documented(maxItems="MAX_WINDOWS"),
-    doc("Maintenance starts only while one of these windows is open; empty: at any time."),
+    Meta(min_length=1, max_length=limits.MAX_EVENT_MACHINES),
+    documented(uniqueItems=True),
 ]
-Blackouts: TypeAlias = Annotated[
-    list[str],
-    documented(maxItems="MAX_BLACKOUTS"),
-    doc("No maintenance starts in these times."),
+Selected: TypeAlias = Annotated[list[str], Meta(max_length=limits.MAX_SELECTED)]
+Windows: TypeAlias = Annotated[list[str], doc(WINDOWS)]
+NewWindows: TypeAlias = Annotated[list[str], Meta(max_length=limits.MAX_WINDOWS), doc(WINDOWS)]
+Blackouts: TypeAlias = Annotated[list[str], doc(BLACKOUTS)]
+NewBlackouts: TypeAlias = Annotated[
+    list[str], Meta(max_length=limits.MAX_BLACKOUTS), doc(BLACKOUTS)
 ]
 IgnoreWindows: TypeAlias = Annotated[
     bool, doc("Let it start outside of maintenance windows and in blackouts.")

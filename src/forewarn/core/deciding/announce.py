@@ -18,10 +18,7 @@ from forewarn.core.deciding.configurations import (
 from forewarn.core.deciding.returns import polling
 from forewarn.core.events import (
     MAX_ACTIVE_EVENTS,
-    MAX_DESCRIPTION,
-    MAX_DURATION_SECONDS,
     MAX_NOTICE,
-    MAX_TICKET,
     UNKNOWN_DURATION,
     Approval,
     ApprovalKind,
@@ -38,6 +35,7 @@ from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Hint, Refused, conflict, invalid, unknown
 from forewarn.core.time import SECOND, Duration, Now, Time, ceil_second
 from forewarn.core.windows.openings import last_opening, next_open
+from forewarn.support.limits import MAX_DESCRIPTION, MAX_DURATION_SECONDS, MAX_TICKET
 from forewarn.support.text import either_of, in_words, listing, utc
 
 TIGHT_NOTICE: Duration = 5 * SECOND  # less is hardly enough for a client that polls every second

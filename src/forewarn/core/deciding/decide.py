@@ -59,7 +59,6 @@ from forewarn.core.deciding.start import carried_out_jointly, settle
 from forewarn.core.events import (
     IGNORES_WINDOWS,
     MAX_READY_CHANGES,
-    MAX_READY_NOTE,
     Approval,
     ApprovalKind,
     Attempt,
@@ -74,6 +73,7 @@ from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Hint, Refused, conflict, invalid, unknown
 from forewarn.core.time import Now
+from forewarn.support.limits import MAX_READY_NOTE
 from forewarn.support.text import listing
 
 # Commands that announce an event or have one carried out: refused while the clock is untrusted.

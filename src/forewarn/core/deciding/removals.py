@@ -24,7 +24,7 @@ from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Hint, Refused, conflict
 from forewarn.core.time import HOUR, MINUTE, SECOND, Duration, Now
 from forewarn.core.windows.may_postpone import may_postpone_problem
-from forewarn.core.windows.syntax import MAX_BLACKOUTS, MAX_WINDOWS
+from forewarn.support.limits import MAX_BLACKOUTS, MAX_WINDOWS
 from forewarn.support.text import in_words, listing
 
 MIN_TERMINATE_NOTICE: Duration = 5 * MINUTE

@@ -16,9 +16,8 @@ from forewarn.core.fleet import Host, Machine
 from forewarn.core.group import Group
 from forewarn.core.labels import Selector, labels_of, matches
 from forewarn.core.refusal import Refused, invalid, unknown
+from forewarn.support.limits import MAX_SELECTED
 from forewarn.support.suggest import instead_of
-
-MAX_SELECTED = 1_000  # names and selectors in one field of a selection
 
 _OPTIONS = {
     "groups": "group",

@@ -15,10 +15,9 @@ import msgspec
 
 from forewarn.core.refusal import Refused, invalid, unknown
 from forewarn.core.rollouts.model import Lane
+from forewarn.support.limits import MAX_WAVES
 from forewarn.support.suggest import instead_of
 from forewarn.support.text import counted
-
-MAX_WAVES = 20  # without the canary
 
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)(%?)")
 

@@ -15,8 +15,6 @@ from forewarn.support.text import MINUTE, Duration, in_words
 
 SHORTEST_WINDOW: Duration = 5 * MINUTE
 MAX_WINDOW_TEXT = 120  # characters of one window
-MAX_WINDOWS = 20  # of one rollout, group or maintenance configuration
-MAX_BLACKOUTS = 100  # of one group or maintenance configuration
 FIRST_YEAR, LAST_YEAR = 1970, 8999  # of a blackout
 
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")

@@ -9,9 +9,10 @@ from collections.abc import Collection
 import msgspec
 
 from forewarn.core import Event, GroupKind, GroupView, Machine, Status
-from forewarn.core.events import MAX_READY_CHANGES, MAX_READY_NOTE
+from forewarn.core.events import MAX_READY_CHANGES
 from forewarn.core.fleet import Place
 from forewarn.core.time import SECOND, Time
+from forewarn.support.limits import MAX_READY_NOTE
 from forewarn.wire import document as wire
 from forewarn.wire import errors, extensions
 from forewarn.wire.errors import Problem

@@ -17,7 +17,6 @@ import msgspec
 from msgspec import Meta
 
 from forewarn.core import Durations, GroupView, Machine, Time
-from forewarn.core.events import MAX_READY_NOTE
 from forewarn.core.fleet import MAX_NAME, Place
 from forewarn.core.time import Instant
 from forewarn.metadata.upstream import GroupNews, Prepared
@@ -28,6 +27,7 @@ from forewarn.service.indexes.unknown_callers import (
     MAX_REQUESTS,
     UnknownCaller,
 )
+from forewarn.support.limits import MAX_READY_NOTE
 from forewarn.support.text import GUID
 
 NODE_PROTOCOLS = (1, 2)  # a node may have another version: the last one, and the one before

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from forewarn.core.commands import Done, Failed, Outcome
-from forewarn.core.events import MAX_DURATION_SECONDS
 from forewarn.core.time import SECOND
 from forewarn.drivers.port import Impact, Task
+from forewarn.support.limits import MAX_DURATION_SECONDS
 
 DECIMALS = 6  # of the seconds that are kept
 MAX_SHOWN = 100  # characters of a value that cannot be used

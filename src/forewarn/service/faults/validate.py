@@ -12,13 +12,11 @@ from forewarn.core.refusal import invalid
 from forewarn.core.time import SECOND
 from forewarn.service.faults.kinds import KINDS, MAX_DELAY, FaultTraits
 from forewarn.service.indexes.machines import MachineIndex
+from forewarn.support.limits import MAX_FAULT_BODY, MAX_FAULT_TIMES, MAX_SEED
 from forewarn.support.suggest import instead_of, nearest
 from forewarn.support.text import listing
 
-MAX_FAULT_TIMES = 1_000_000  # of `times` and `skip`
 MAX_FAULT_TARGETS = 1_000  # machines and groups that one fault can name
-MAX_FAULT_BODY = 64 * 1024  # characters
-MAX_SEED = 2**63 - 1
 METHODS = ("GET", "POST")
 
 

@@ -43,14 +43,13 @@ from forewarn.core.windows.model import (
     Window,
 )
 from forewarn.core.windows.syntax import (
-    MAX_BLACKOUTS,
-    MAX_WINDOWS,
     parse_blackout,
     parse_window,
 )
 from forewarn.service.fleet import shapes as e
 from forewarn.service.fleet.addresses import ANY_ADDRESS, AddressRules
 from forewarn.service.fleet.shapes import MAX_ADDRESSES, MAX_DOMAIN, MAX_TAGS
+from forewarn.support.limits import MAX_BLACKOUTS, MAX_WINDOWS
 from forewarn.support.suggest import nearest
 from forewarn.support.text import in_words, parse_duration
 from forewarn.support.yaml.positions import Problems, Where, YamlError

@@ -21,7 +21,7 @@ from forewarn.core.labels import (
     MAX_LABELS,
 )
 from forewarn.core.windows.model import MAX_CONFIGURATIONS
-from forewarn.core.windows.syntax import MAX_BLACKOUTS, MAX_WINDOWS
+from forewarn.support.limits import MAX_BLACKOUTS, MAX_WINDOWS
 
 MAX_DOMAIN = DOMAINS - 1
 MAX_ADDRESSES = 256  # of one machine: as many as a network interface can have in Azure

@@ -24,8 +24,6 @@ from forewarn.store.port import States, Store
 from forewarn.support.text import listing
 
 MAX_HALTS = 100  # that stand at once: each is looked at with every decision
-MAX_HALT_NOTE = 1_024  # characters, in a request
-MAX_HALT_GROUPS = 1_000  # that one halt names, in a request
 
 
 class HaltReport(msgspec.Struct, frozen=True, kw_only=True):

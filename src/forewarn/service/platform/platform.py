@@ -33,7 +33,7 @@ from forewarn.core.deciding import joint
 from forewarn.core.deciding.holds import Hold, window_open, with_clock
 from forewarn.core.deciding.joint import members
 from forewarn.core.deciding.removals import policy_problem
-from forewarn.core.events import MAX_EVENT_MACHINES, UNKNOWN_DURATION
+from forewarn.core.events import UNKNOWN_DURATION
 from forewarn.core.fleet import Health, Host
 from forewarn.core.lifecycle import Move
 from forewarn.core.refusal import Hint, conflict, invalid, unknown, unknown_name
@@ -64,9 +64,9 @@ from forewarn.service.platform.host_state import (
 )
 from forewarn.service.platform.postponement import plan_postponement
 from forewarn.store.port import States, Store
+from forewarn.support.limits import MAX_CANCELLED, MAX_EVENT_MACHINES
 from forewarn.support.text import counted, listing
 
-MAX_CANCELLED = 10_000  # events, in one request
 MAX_PREFIX_MATCHES = 20  # events that are over and match the beginning of an id
 
 

@@ -21,14 +21,15 @@ import msgspec
 from forewarn.core import Refused
 from forewarn.core.refusal import Hint, invalid, unknown
 from forewarn.core.rollouts.model import Gate
-from forewarn.core.time import DAY, SECOND, Duration
+from forewarn.core.time import SECOND, Duration
 from forewarn.support import program
 from forewarn.support.files.task import NotStarted
+from forewarn.support.limits import MAX_GATE_TIMEOUT_SECONDS
 from forewarn.support.text import in_words, listing
 
 GATE_TRY = 10.0  # seconds of guard time for one try
 MAX_GATE_URL = 2_048  # characters
-MAX_GATE_TIMEOUT: Duration = 7 * DAY
+MAX_GATE_TIMEOUT: Duration = MAX_GATE_TIMEOUT_SECONDS * SECOND
 SHOWN_OUTPUT = 200  # characters of the last line of a command's output
 MAX_STATUS_LINE = 8_192  # bytes
 

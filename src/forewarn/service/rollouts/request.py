@@ -10,8 +10,6 @@ import msgspec
 from forewarn.core import EventType, Refused
 from forewarn.core.deciding.announce import ticket_problem
 from forewarn.core.events import (
-    MAX_DESCRIPTION,
-    MAX_DURATION_SECONDS,
     MAX_NOTICE,
     UNKNOWN_DURATION,
 )
@@ -23,19 +21,25 @@ from forewarn.core.rollouts.progress import Configurations
 from forewarn.core.rollouts.selection import Selection
 from forewarn.core.rollouts.summary import size
 from forewarn.core.rollouts.waves import in_waves
-from forewarn.core.time import DAY, Duration, Now, Time
+from forewarn.core.time import SECOND, Duration, Now, Time
 from forewarn.core.windows.model import Window
 from forewarn.core.windows.openings import LOOK_AHEAD
-from forewarn.core.windows.syntax import MAX_WINDOWS
 from forewarn.service.rollouts.gates import Gates
 from forewarn.store.port import Store
+from forewarn.support.limits import (
+    MAX_AT_ONCE,
+    MAX_BAKE_SECONDS,
+    MAX_DESCRIPTION,
+    MAX_DURATION_SECONDS,
+    MAX_FAILURES,
+    MAX_LASTS_SECONDS,
+    MAX_ORDER_LABELS,
+    MAX_WINDOWS,
+)
 from forewarn.support.text import in_words, listing
 
-MAX_AT_ONCE = 1_000  # lanes
-MAX_BAKE: Duration = 7 * DAY
-MAX_LASTS: Duration = DAY
-MAX_FAILURES = 100_000  # steps
-MAX_ORDER_LABELS = 8
+MAX_BAKE: Duration = MAX_BAKE_SECONDS * SECOND
+MAX_LASTS: Duration = MAX_LASTS_SECONDS * SECOND
 
 
 class PauseAfter(enum.Enum):

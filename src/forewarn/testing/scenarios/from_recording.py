@@ -14,12 +14,11 @@ from typing import Any
 import msgspec
 
 from forewarn.core.events import (
-    MAX_DESCRIPTION,
-    MAX_DURATION_SECONDS,
     MAX_NOTICE,
     EventType,
 )
 from forewarn.core.time import SECOND
+from forewarn.support.limits import MAX_DESCRIPTION, MAX_DURATION_SECONDS
 from forewarn.testing.recording.answer_faults import AnswerFault, answer_faults
 from forewarn.testing.recording.event_lives import EventLife, EventLives, event_lives
 from forewarn.testing.recording.fleets import RecordedFleet, recorded_fleet

@@ -10,13 +10,13 @@ import pytest
 
 from forewarn.core import EventType, Group, Refused, decide
 from forewarn.core import commands as c
-from forewarn.core.events import MAX_EVENT_MACHINES
 from forewarn.core.fleet import GroupKind, Machine
 from forewarn.core.time import Now
 from forewarn.service.fleet import read as fleetfile
 from forewarn.service.fleet.read import FleetError
 from forewarn.service.fleet.shapes import MAX_ADDRESSES, MAX_AMOUNT, MAX_TAGS, schema
 from forewarn.support import suggest
+from forewarn.support.limits import MAX_EVENT_MACHINES
 from forewarn.support.yaml import events as yaml_events
 from forewarn.support.yaml import positions as yaml_positions
 from forewarn.support.yaml.events import MAX_TEXT
