@@ -13,7 +13,7 @@ declare namespace portal {
   interface Options {
     body?: unknown;
     token?: string;
-    etag?: string;
+    etag?: string | null;
     key?: string;
     signal?: AbortSignal;
     patience?: number;
@@ -21,19 +21,19 @@ declare namespace portal {
   interface Answer<Data> {
     data: Data;
     commit: number;
-    etag: string;
-    next: string;
+    etag: string | null;
+    next: string | null | undefined;
   }
   interface Failure extends Error {
-    status?: number;
+    status?: number; // 0: the service could not be reached
     body?: any;
     leader?: string;
   }
   interface Read<Data> {
     path?: string;
     data?: Data;
-    etag?: string;
-    next?: string;
+    etag?: string | null;
+    next?: string | null;
     error?: Failure;
   }
   interface Change {
@@ -78,7 +78,7 @@ declare namespace portal {
     label: string;
     action?: string;
     method?: "PUT" | "PATCH" | "DELETE";
-    path?: (of: Of, named?: Record<string, string>) => string;
+    path?: (of: Of, named: Record<string, string>) => string;
     keyed?: boolean;
     typed?: boolean;
     confirm?: string;

@@ -71,8 +71,8 @@ export async function request(method, path, { body, token, etag, key, signal, pa
   if (token) headers.Authorization = `Bearer ${token}`;
   if (etag) headers["If-Match"] = etag;
   if (key) headers["Idempotency-Key"] = key;
-  const impatience = patience && new AbortController();
-  const timer = patience && setTimeout(() => impatience.abort(), patience);
+  const impatience = new AbortController();
+  const timer = patience ? setTimeout(() => impatience.abort(), patience) : undefined;
   let response;
   try {
     response = await fetch(path, {
@@ -80,7 +80,7 @@ export async function request(method, path, { body, token, etag, key, signal, pa
       headers,
       body: body === undefined ? undefined : JSON.stringify(body),
       credentials: "same-origin",
-      signal: signal ?? impatience?.signal,
+      signal: signal ?? impatience.signal,
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
@@ -92,7 +92,7 @@ export async function request(method, path, { body, token, etag, key, signal, pa
   const text = await response.text();
   const data = text && /json/.test(response.headers.get("Content-Type") ?? "") ? JSON.parse(text) : null;
   if (response.status === UNAUTHORIZED) for (const listener of refusalListeners) listener();
-  if (!response.ok) throw new Problem(response.status, data?.detail ?? response.statusText, data, response.headers.get("Forewarn-Leader"));
+  if (!response.ok) throw new Problem(response.status, data?.detail ?? response.statusText, data, response.headers.get("Forewarn-Leader") ?? "");
   const commit = Number(response.headers.get("Forewarn-Commit")); // the answer is no older than this
   return { data, commit, etag: response.headers.get("ETag"), next: cursor(response.headers.get("Link")) };
 }

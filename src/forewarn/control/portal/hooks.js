@@ -36,7 +36,7 @@ class Resource {
 
   close() {
     this.stop();
-    clearTimeout(this.#timer);
+    if (this.#timer) clearTimeout(this.#timer);
     this.#abort?.abort();
   }
 
@@ -96,8 +96,8 @@ const resources = new Map(); // by path: those that are shown
 export function useResource(path) {
   const [state, setState] = useState(/** @type {portal.Read<any>} */ ({}));
   useEffect(() => {
-    if (!resources.has(path)) resources.set(path, new Resource(path));
-    const resource = resources.get(path);
+    const resource = resources.get(path) ?? new Resource(path);
+    resources.set(path, resource);
     resource.watchers.add(setState);
     setState(resource.state);
     return () => {
@@ -128,7 +128,7 @@ export function useNow() {
     return () => {
       clocks.delete(redraw);
       if (clocks.size) return;
-      clearInterval(ticking);
+      if (ticking) clearInterval(ticking);
       ticking = null;
     };
   }, []);

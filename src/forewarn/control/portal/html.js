@@ -6,7 +6,7 @@ import htm from "htm";
 const UNSEEN = /(?![\t\n\u200c\u200d])[\p{Cc}\p{Cf}\u2028\u2029]/gu; // joiners are part of words and emoji
 
 /** @param {string} character */
-const escape = (character) => `\\u${character.codePointAt(0).toString(16).padStart(4, "0")}`;
+const escape = (character) => `\\u${(character.codePointAt(0) ?? 0).toString(16).padStart(4, "0")}`;
 
 options.vnode = (node) => {
   if (node.type === null && typeof node.props === "string") node.props = /** @type {any} */ (/** @type {string} */ (node.props).replace(UNSEEN, escape));

@@ -37,7 +37,7 @@ const tell = (change) => {
 
 function close() {
   attempt += 1;
-  clearTimeout(timer);
+  if (timer) clearTimeout(timer);
   source?.close();
   source = null;
 }

@@ -61,7 +61,7 @@ const Connection = () => {
 /** @param {{ session: api.Session & { commit: number }, onEnded: (why: string) => void }} props */
 function Portal({ session: first, onEnded }) {
   const address = useAddress();
-  const content = useRef(null);
+  const content = useRef(/** @type {any} */ (null));
   const shown = useRef(address.path);
   useEffect(() => {
     if (shown.current !== address.path) content.current.focus({ preventScroll: true }); // and not on a link that is gone
@@ -107,7 +107,7 @@ function Portal({ session: first, onEnded }) {
 }
 
 function Root() {
-  const [session, setSession] = useState(null);
+  const [session, setSession] = useState(/** @type {(api.Session & { commit: number }) | null} */ (null));
   const [why, setWhy] = useState("");
   const [problem, setProblem] = useState("");
   useEffect(() => {
@@ -135,4 +135,4 @@ function Root() {
   return html`<p class="quiet" aria-busy="true">Loading…</p>`;
 }
 
-render(html`<${Root} />`, document.getElementById("portal"));
+render(html`<${Root} />`, /** @type {HTMLElement} */ (document.getElementById("portal")));

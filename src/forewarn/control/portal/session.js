@@ -3,6 +3,6 @@ import { createContext } from "preact";
 import { useContext } from "preact/hooks";
 
 /** @type {import("preact").Context<api.Session>} */
-export const SessionContext = createContext(null);
+export const SessionContext = createContext(/** @type {any} */ (null));
 
 export const useSession = () => useContext(SessionContext);

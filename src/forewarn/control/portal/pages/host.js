@@ -72,7 +72,7 @@ export function Host({ name, query }) {
           ["Health", html`${of.health}${of.since && html` since ${at(of.since)}`}`],
           ["Note", of.note],
           ["Cordoned", of.cordoned && (of.cordon_note || "yes")],
-          ["Node", of.node ? node(of.node).state : "none has joined for this host"],
+          ["Node", of.node ? node(of.node)?.state : "none has joined for this host"],
           ["Version of the node", of.node?.version],
           ["Lag of the node", node(of.node)?.lag],
           ["Node last heard", node(of.node)?.heard],

@@ -6,7 +6,7 @@ import { Elsewhere } from "../parts/elsewhere.js";
 
 /** @param {{ why: string, onDone: (session: api.Session & { commit: number }) => void }} props */
 export function Login({ why, onDone }) {
-  const [problem, setProblem] = useState(null);
+  const [problem, setProblem] = useState(/** @type {portal.Failure | null} */ (null));
   /** @param {portal.Input} event */
   const submit = async (event) => {
     event.preventDefault();

@@ -128,7 +128,7 @@ export function Status() {
           ["Unknown callers", of.unknown_callers || ""],
           ["Service's time", `${at(of.clock.now)}${of.clock.virtual ? ", a virtual clock" : ""}`],
           ["Next due", of.clock.next_due && html`${at(of.clock.next_due)}, <${When} instant=${of.clock.next_due} />`],
-          ["Control node", `${of.control_node.name} (${of.control_node.role})`],
+          ["Control node", of.control_node && `${of.control_node.name} (${of.control_node.role})`],
           ["Version", of.version],
         ]} />`)}
     <//>

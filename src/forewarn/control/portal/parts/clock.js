@@ -14,7 +14,7 @@ const SPEEDS = [1, 10, 60, 600];
 function useVirtualClock() {
   const [clock, setClock] = useState(/** @type {api.Clock | null} */ (null));
   const [problem, setProblem] = useState("");
-  const before = useRef(null);
+  const before = useRef(/** @type {any} */ (null));
   /** @param {api.Clock} data */
   const note = (data) => {
     setClock(data);
@@ -23,7 +23,7 @@ function useVirtualClock() {
   };
   useEffect(() => {
     /** @type {ReturnType<typeof setTimeout>} */
-    let timer = null;
+    let timer;
     let ended = false;
     async function read() {
       const { data } = /** @type {{ data?: api.Clock }} */ (document.hidden ? {} : await get("/v1/clock").catch(() => ({})));

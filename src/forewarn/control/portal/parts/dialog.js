@@ -21,7 +21,7 @@ const LOST = "It is not known whether this was done. You can send it again: it i
 /** @param {portal.Failure} error */
 const kindOf = (error) => /problem-(.*)$/.exec(error.body?.type ?? "")?.[1] ?? "";
 /** @param {portal.Failure} error */
-const isUnknown = (error) => error.status === 0 || kindOf(error) === "under-way" || (error.status >= 500 && kindOf(error) !== "not-leading");
+const isUnknown = (error) => error.status === 0 || kindOf(error) === "under-way" || (Number(error.status) >= 500 && kindOf(error) !== "not-leading");
 
 /** @type {Record<string, string>} */
 const NOUNS = { machines: "machine", groups: "group", hosts: "host", events: "event" };
@@ -62,11 +62,16 @@ function sectionsOf(fields) {
   const sections = new Map([["", []]]);
   for (const field of fields) {
     const section = field.section ?? "";
-    if (!sections.has(section)) sections.set(section, []);
-    sections.get(section).push(field);
+    sections.set(section, [...(sections.get(section) ?? []), field]);
   }
   return [...sections];
 }
+
+/** @param {portal.Kind<any>} kind @param {any} of */
+const pathOf = (kind, of) => kind.path?.(of) ?? "";
+
+/** @param {portal.Kind<any>} kind @param {any} of */
+const nameIn = (kind, of) => kind.name?.(of) ?? "";
 
 // Whether something can be done in the state that is shown, as far as is known. The service has the last word.
 /**
@@ -113,20 +118,20 @@ function outcome(answer) {
 /** @param {{ kind: portal.Kind<any>, verb: portal.Verb<any>, of: any, onClose: () => void }} props */
 export function Dialog({ kind, verb, of, onClose }) {
   const session = useSession();
-  const dialog = useRef(null);
-  const back = useRef(null);
-  const form = useRef(null);
+  const dialog = useRef(/** @type {any} */ (null));
+  const back = useRef(/** @type {any} */ (null));
+  const form = useRef(/** @type {any} */ (null));
   const key = useRef("");
-  const [shown, setShown] = useState(null); // { resource, etag, more }
-  const [problem, setProblem] = useState(null);
+  const [shown, setShown] = useState(/** @type {any} */ (null)); // { resource, etag, more }
+  const [problem, setProblem] = useState(/** @type {portal.Failure | null} */ (null));
   const [changed, setChanged] = useState(false);
-  const [plan, setPlan] = useState(null); // what the service would do
-  const [notes, setNotes] = useState(null); // what the service says about what it has done
+  const [plan, setPlan] = useState(/** @type {any} */ (null)); // what the service would do
+  const [notes, setNotes] = useState(/** @type {string[] | null} */ (null)); // what the service says about what it has done
   const [sending, setSending] = useState(false);
   const [entered, setEntered] = useState({ typed: "", sure: false });
 
   const read = async () => {
-    const { data, etag } = kind.resource === false ? { data: of } : await get(kind.path(of));
+    const { data, etag } = kind.resource === false ? { data: of } : await get(pathOf(kind, of));
     const more = Object.assign({}, ...(await Promise.all([kind.more?.(data, of), verb.more?.(data, of)])));
     key.current = crypto.randomUUID();
     setShown({ resource: data, etag, more });
@@ -140,8 +145,8 @@ export function Dialog({ kind, verb, of, onClose }) {
 
   const close = () => dialog.current?.close();
   const resource = shown?.resource ?? of;
-  const title = verb.title?.(resource) ?? `${verb.label} ${kind.name(resource)}`;
-  const name = verb.typed && shown && kind.name(resource);
+  const title = verb.title?.(resource) ?? `${verb.label} ${nameIn(kind, resource)}`;
+  const name = verb.typed && shown && nameIn(kind, resource);
   const allowed = !shown || possible(verb, resource, shown.more, session);
   const permitted = shown && allowed && (!verb.typed || entered.typed === name) && (!verb.sure || entered.sure);
   const fields = (shown && verb.fields?.(resource, shown.more, session)) || [];
@@ -154,10 +159,10 @@ export function Dialog({ kind, verb, of, onClose }) {
     if (!permitted || sending) return;
     const { body: entries, path: named, query } = valuesOf(form.current, fields);
     const body = verb.body ? { ...verb.body(resource, session), ...entries } : entries;
-    const path = verb.path?.(resource, named) ?? [kind.path(resource), verb.action].filter(Boolean).join("/");
+    const path = verb.path?.(resource, named) ?? [pathOf(kind, resource), verb.action].filter(Boolean).join("/");
     setProblem(null);
     setChanged(false);
-    if (verb.needs && !verb.needs.oneOf.some((name) => body[name])) {
+    if (verb.needs && !verb.needs.oneOf.some((name) => body?.[name])) {
       setProblem(new Problem(400, verb.needs.message));
       return;
     }
@@ -200,7 +205,7 @@ export function Dialog({ kind, verb, of, onClose }) {
     return html`
       <dialog ref=${dialog} onClose=${onClose} aria-labelledby="dialog-title">
         <h2 id="dialog-title">${title}: done</h2>
-        <ul role="status">${notes.map((/** @type {string} */ note) => html`<li>${note}</li>`)}</ul>
+        <ul role="status">${notes.map((note) => html`<li>${note}</li>`)}</ul>
         <div class="buttons"><button type="button" onClick=${close} ref=${(/** @type {HTMLElement | null} */ button) => button?.focus()}>Close</button></div>
       </dialog>
     `;
@@ -225,7 +230,7 @@ export function Dialog({ kind, verb, of, onClose }) {
                 ${usual.map((field) => html`<${Field} key=${field.name} of=${field} />`)}
                 ${folded.map(
                   ([section, ofSection]) => html`
-                    <details key=${section} open=${ofSection.includes(box) || undefined}>
+                    <details key=${section} open=${(box && ofSection.includes(box)) || undefined}>
                       <summary>${section}</summary>
                       <div class="fields">${ofSection.map((field) => html`<${Field} key=${field.name} of=${field} />`)}</div>
                     </details>
@@ -238,7 +243,7 @@ export function Dialog({ kind, verb, of, onClose }) {
                 html`<label class="check"><input type="checkbox" checked=${entered.sure} onChange=${(event) => setEntered({ ...entered, sure: event.target.checked })} />
                   ${" "}${verb.sure(resource)}</label>`}
               </fieldset>
-              ${plan && verb.plan.view(plan)}
+              ${plan && verb.plan?.view(plan)}
             `
           : !problem && html`<p class="quiet" aria-busy="true">Loading…</p>`}
         ${problem && html`<${Refusal} of=${problem} box=${box} />`}

@@ -32,7 +32,7 @@ function Input({ of, help }) {
   const { name, label, type = "text", required, choices, value } = of;
   const common = { name, "aria-describedby": help || undefined };
   if (type === "check") return html`<input type="checkbox" ...${common} defaultChecked=${Boolean(value)} /> ${label}`;
-  if (type === "choice") return html`${label} <select ...${common}>${choices.map((choice) => html`<option>${choice}</option>`)}</select>`;
+  if (type === "choice") return html`${label} <select ...${common}>${choices?.map((choice) => html`<option>${choice}</option>`)}</select>`;
   const list = choices && `choices-${name}`;
   return html`
     ${label}${required && html` <span class="quiet">(required)</span>`}
@@ -87,16 +87,16 @@ export function valuesOf(form, fields) {
   const query = new URLSearchParams();
   /** @type {Record<string, string>} */
   const path = {};
-  /** @type {Record<string, any> | undefined} */
-  let body;
+  /** @type {Record<string, any>} */
+  const body = {};
+  const sent = fields.some((field) => !field.query && !field.inPath);
   for (const field of fields) {
-    if (!field.query && !field.inPath) body ??= {};
     const value = valueOf(/** @type {HTMLInputElement} */ (form.elements.namedItem(field.name)), field);
     if (value === undefined) continue;
     if (field.query) query.set(field.name, String(value));
     else if (field.inPath) path[field.name] = String(value);
-    else if (field.within) (body[field.within] ??= {})[field.key] = value;
+    else if (field.within && field.key) (body[field.within] ??= {})[field.key] = value;
     else body[field.name] = value;
   }
-  return { body, path, query: query.size ? `?${query}` : "" };
+  return { body: sent ? body : undefined, path, query: query.size ? `?${query}` : "" };
 }

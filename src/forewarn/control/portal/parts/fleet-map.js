@@ -39,7 +39,7 @@ const largest = (rows) => rows.reduce((most, row) => (row.domains ?? []).reduce(
  * @param {number} columns
  */
 function cellWidth(canvas, columns) {
-  const frame = canvas.closest(".fleet-map");
+  const frame = /** @type {HTMLElement} */ (canvas.closest(".fleet-map"));
   const { paddingLeft, paddingRight } = getComputedStyle(frame);
   const room = frame.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight) - NAME;
   return Math.min(WIDEST_CELL, Math.max(CELL, Math.floor(room / Math.max(1, columns))));
@@ -66,7 +66,7 @@ function draw(canvas, rows, domains, most, [from, to]) {
   const style = getComputedStyle(canvas);
   const colours = Object.fromEntries(STATES.map((state) => [state, style.getPropertyValue(`--${state}`)]));
   const [text, muted, font] = [style.color, style.getPropertyValue("--muted"), style.font];
-  const context = canvas.getContext("2d");
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   context.scale(scale, scale);
   context.font = font;
   context.textBaseline = "middle";
@@ -96,8 +96,8 @@ function draw(canvas, rows, domains, most, [from, to]) {
 
 /** @param {{ rows: api.OverviewRow[], onPick: (name: string) => void }} props */
 export function FleetMap({ rows, onPick }) {
-  const picture = useRef(null);
-  const canvas = useRef(null);
+  const picture = useRef(/** @type {any} */ (null));
+  const canvas = useRef(/** @type {any} */ (null));
   const [from, to] = useSeenRows(picture, rows.length + 1, ROW);
   useEffect(() => {
     const [domains, most] = [columns(rows), largest(rows)];

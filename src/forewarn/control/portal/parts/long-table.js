@@ -20,7 +20,7 @@ const Space = ({ rows }) => {
  * @param {{ head: portal.Children, rows: Row[], row: (row: Row) => portal.Children }} props
  */
 export function LongTable({ head, rows, row }) {
-  const body = useRef(null);
+  const body = useRef(/** @type {any} */ (null));
   const seen = useSeenRows(body, rows.length, ROW);
   const [from, to] = usePrinted() ? [0, rows.length] : seen;
   return html`

@@ -28,19 +28,19 @@ function useHits(text) {
       abort.abort();
     };
   }, [text]);
-  return text && found.text === text ? found.hits : null;
+  return text && found.text === text && found.hits ? found.hits : null;
 }
 
 export function Search() {
   const [text, setText] = useState("");
   const [open, setOpen] = useState(false);
   const [chosen, setChosen] = useState(0);
-  const input = useRef(null);
+  const input = useRef(/** @type {any} */ (null));
   const hits = useHits(text);
   useLayoutEffect(() => { // before it is seen, so that no key is lost
     /** @param {KeyboardEvent} event */
     const focus = (event) => {
-      const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName) || document.querySelector("dialog[open]");
+      const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName ?? "") || document.querySelector("dialog[open]");
       if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
       event.preventDefault();
       input.current.focus();
@@ -75,7 +75,7 @@ export function Search() {
     event.preventDefault();
     if (hits?.length) choose(hits[chosen]);
   };
-  const shown = open && hits !== null;
+  const shown = open && hits;
   return html`
     <form class="search" role="search" onSubmit=${submit}>
       <input id="search" ref=${input} value=${text} placeholder="Search ( / )" aria-label="Search machines, groups, hosts, events and rollouts"

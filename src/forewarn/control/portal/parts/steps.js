@@ -29,10 +29,10 @@ function wavesOf(steps) {
   /** @type {Map<number, Map<string, api.Step[]>>} */
   const waves = new Map();
   for (const step of steps) {
-    if (!waves.has(step.wave)) waves.set(step.wave, new Map());
-    const lanes = waves.get(step.wave);
-    if (!lanes.has(step.lane)) lanes.set(step.lane, []);
-    lanes.get(step.lane).push(step);
+    const lanes = waves.get(step.wave) ?? new Map();
+    const ofLane = lanes.get(step.lane) ?? [];
+    ofLane.push(step);
+    waves.set(step.wave, lanes.set(step.lane, ofLane));
   }
   return [...waves].map(([wave, lanes]) => [wave, [...lanes]]);
 }

@@ -24,7 +24,7 @@ function momentsOf(event, seenBy) {
   const moments = [
     ["Announced", event.raised_at, html`by <${Actor} name=${event.raised_by} />`],
     ["First seen", seen[0]?.[1] ?? null, html`by <${MachineLink} name=${seen[0]?.[0]} />`],
-    ["Seen by all of its machines", event.machines.length > 1 && event.machines.every((name) => Object.hasOwn(seenBy, name)) && seen.filter(([name]) => event.machines.includes(name)).at(-1)[1], ""],
+    ["Seen by all of its machines", event.machines.length > 1 && event.machines.every((name) => Object.hasOwn(seenBy, name)) && seen.filter(([name]) => event.machines.includes(name)).at(-1)?.[1], ""],
     ...event.postponed.map((step) => /** @type {[string, string, portal.Children]} */ (["Postponed", step.at, html`by ${step.by || "another group"}, to ${at(step.after)}`])),
     ["Approved", event.approved?.at ?? null, event.approved && html`by <${Actor} name=${event.approved.by} />`],
     ["NotBefore", event.not_before, byItself(event)],
@@ -51,7 +51,7 @@ export function Timeline({ event, seenBy }) {
    * @param {number} to
    */
   const band = (kind, from, to) => to > from && html`<rect class=${kind} x=${`${x(from)}%`} width=${`${x(to) - x(from)}%`} y="35%" height="30%" />`;
-  const [started, ended] = [event.started_at, event.ended_at].map((instant) => instant && Date.parse(instant));
+  const [started, ended] = [event.started_at, event.ended_at].map((instant) => (instant ? Date.parse(instant) : null));
   const over = ended ?? Math.max(now, event.expected_end ? Date.parse(event.expected_end) : 0);
   return html`
     <table class="rows stacked timeline">

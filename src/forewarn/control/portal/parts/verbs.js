@@ -24,9 +24,9 @@ const KINDS = { configuration, configurations, event, fleet, group, halt, host, 
 export function Verbs({ kind: name, of = {}, more = {} }) {
   const session = useSession();
   const kind = KINDS[name];
-  const [asked, setAsked] = useState(null);
-  const group = useRef(null);
-  const button = useRef(null); // the one that was used last
+  const [asked, setAsked] = useState(/** @type {portal.Verb<any> | null} */ (null));
+  const group = useRef(/** @type {any} */ (null));
+  const button = useRef(/** @type {any} */ (null)); // the one that was used last
   useEffect(() => {
     if (!button.current || button.current.isConnected) return;
     if (document.activeElement === document.body) group.current.focus({ preventScroll: true });

@@ -42,7 +42,7 @@ export const machine = {
       title: (machine) => `Announce an event to ${machine.name}`,
       effect: () => "It is announced to the group, and starts when it is approved or its notice has passed.",
       more: async (machine) => ({ machines: await names("/v1/machines", { group: machine.group }) }),
-      fields: (machine, { machines }, session) => announce([machine.name], machines, session),
+      fields: (machine, { machines }, session) => announce([machine.name], machines ?? [], session),
     },
     {
       operation: "recordMove",
