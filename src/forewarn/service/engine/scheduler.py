@@ -22,7 +22,7 @@ from forewarn.core.registry import (
     HostPut,
     Put,
 )
-from forewarn.service.engine.clock import Clock, VirtualClock
+from forewarn.service.engine.clock import Clock, Interruption, VirtualClock
 from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.writer import Writer
 from forewarn.service.indexes.hosts import HostIndex
@@ -63,15 +63,17 @@ class Scheduler:
         self._failed = LogThrottle()
         self._uninformed: dict[str, tuple[str, ...]] = {}  # as of the deadlines that were read
         self._firing: Time | None = None  # the first of the deadlines that are being processed
+        self._begun = False
         self.running = False
         store.on_own_commit(self._on_commit)
         host_index.unreachable.on_change(self._on_reach)
-        clock.on_interruption(lambda _: self.reread())
+        clock.on_interruption(self._on_interruption)
         if isinstance(clock, VirtualClock):
             clock.on_move(self._wake)
 
     async def begin(self) -> None:
         """Read every group's deadline for the first time, in turns with everything else."""
+        self._begun = True
         self._uninformed = self._host_index.uninformed
         await self._read_in_turns(list(self._store.groups))
 
@@ -201,6 +203,10 @@ class Scheduler:
             hosts, self._reached = self._reached, {}
             names = sorted(set().union(*map(self._host_index.groups_that_may_be_on, hosts)))
             await self._read_in_turns(names)
+
+    def _on_interruption(self, _: Interruption) -> None:
+        if self._begun:  # a take-over after an outage is one, too
+            self.reread()
 
     async def _read_in_turns(self, names: Sequence[str]) -> None:
         for n in range(0, len(names), READ_SLICE):
