@@ -92,6 +92,8 @@ def replaced(before: Sequence[T], after: Sequence[T]) -> tuple[list[T], list[T]]
     if len(before) == len(after):
         pairs = [pair for pair in zip(before, after, strict=True) if pair[0] is not pair[1]]
         gone, come = [old for old, _ in pairs], [new for _, new in pairs]
+    if not gone or not come or len(gone) == len(come) == 1:
+        return gone, come
     same = {id(item) for item in gone} & {id(item) for item in come}
     return (
         [item for item in gone if id(item) not in same],

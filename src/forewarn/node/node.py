@@ -292,6 +292,7 @@ class Node(Component):
         if trace is not None:
             self.executor.on_impact = trace.impact
         self.host_waits = HostWaits(store, background, self.scheduler, self.host_index)
+        self.executor.on_no_host = self.host_waits.add
         self.returns = Returns(store, self.poll_index, background, self.scheduler)
         self.faults = Faults(store, self.machine_index, self.writer.now, config.faults)
         event_faults = EventFaults(self.faults, store, self.writer, self.scheduler, self.poll_index)

@@ -78,6 +78,7 @@ class Executor:
         self._not_stored = LogThrottle()
         self.on_attempt: Callable[[str, float], None] = lambda *_: None  # result, and seconds
         self.on_impact: Callable[[Impact], None] = lambda _: None  # called with what was done
+        self.on_no_host: Callable[[str, str], None] = lambda *_: None  # an event, and its group
         self._impacts: dict[str, Sequence[Impact]] = {}  # by event whose answer is being stored
         self._store = store
         self._writer = writer
@@ -438,6 +439,8 @@ class Executor:
             try:
                 await self._writer.submit(event.group, answer)
                 self._report_impacts(event.id)
+                if result.no_host:
+                    self.on_no_host(event.id, event.group)
                 return
             except OutcomeUnknown:
                 return  # this process is about to end, and the next one observes the attempt

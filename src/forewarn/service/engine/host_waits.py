@@ -7,10 +7,7 @@ changed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from forewarn.core import Event, Group
-from forewarn.core.changes import EventMoved
 from forewarn.core.commands import Retry
 from forewarn.core.deciding.attempts import MAX_BACK_OFF, MIN_BACK_OFF
 from forewarn.core.time import Duration
@@ -18,7 +15,7 @@ from forewarn.service.engine.scheduler import Scheduler
 from forewarn.service.engine.writer import Writer
 from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.indexes.placement import must_move
-from forewarn.store.port import Commit, Store
+from forewarn.store.port import Store
 
 ALARM = "placement/waiting"
 
@@ -33,49 +30,30 @@ class HostWaits:
         self._host_index = host_index
         self._waiting: dict[str, str] = {}  # events, with their groups
         self._soon = False  # they are looked at soon, because something has changed
-        self._alarm = False  # they are looked at
-        store.on_own_commit(self._on_commit)
-        host_index.unreachable.on_change(self._on_reach)
+        store.on_own_commit(self._changed)
+        host_index.unreachable.on_change(self._changed)
 
     def resume(self) -> None:
         """Go on waiting for what an earlier process has waited for."""
         for group in self._store.groups.values():
             for event in group.events:
-                self._note(event)
-        if self._waiting:
-            self._changed()
+                if event.attempt is not None and event.attempt.no_host:
+                    self._waiting[event.id] = group.name
+        self._changed()
 
-    def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
-        del changed
-        for entry in commit.entries:
-            for item in entry.items:
-                if isinstance(item, EventMoved) and (item.event.attempt or self._waiting):
-                    self._note(item.event)
-        if self._waiting or self._alarm:
-            self._changed()
+    def add(self, id: str, group: str) -> None:
+        """Have an event wait, of which that is on record."""
+        self._waiting[id] = group
+        self._changed()
 
-    def _on_reach(self, _host: str) -> None:
-        if self._waiting:
-            self._changed()
-
-    def _note(self, event: Event) -> None:
-        if event.attempt is not None and event.attempt.no_host and not event.status.over:
-            self._waiting[event.id] = event.group
-        else:
-            self._waiting.pop(event.id, None)
-
-    def _changed(self) -> None:
-        if not self._waiting:
-            self._scheduler.alarm(ALARM, None, self._look)
-            self._soon = self._alarm = False
-        elif not self._soon:
+    def _changed(self, *_: object) -> None:
+        if self._waiting and not self._soon:
             self._soon = True
             self._look_after(MIN_BACK_OFF)
 
     def _look_after(self, pause: Duration) -> None:
         now = self._writer.now()
         self._scheduler.alarm(ALARM, now.at + now.rules.paced(pause), self._look)
-        self._alarm = True
 
     async def _look(self) -> None:
         """Have those go on for which there is a host, one after the other: each reserves one."""
@@ -84,7 +62,9 @@ class HostWaits:
             for id, name in list(self._waiting.items()):
                 group = self._store.groups.get(name)
                 event = group.event(id) if group is not None else None
-                if group is not None and event is not None and self._can_go_on(group, event):
+                if event is None or event.attempt is None or not event.attempt.no_host:
+                    del self._waiting[id]
+                elif group is not None and self._can_go_on(group, event):
                     await self._writer.submit(name, Retry(id=id, by=""))
         finally:
             if self._waiting and not self._soon:

@@ -255,15 +255,12 @@ class Placement:
     ) -> tuple[dict[str, tuple[Change, ...]], dict[str, Group]]:
         """Return those of these changes of a commit that begin attempts to move machines, with the
         targets of the machines, and the groups after them."""
-        begun = {
-            name: {
-                change.event.id: change.event
-                for change in changes
-                if begins_attempt(change) and change.event.relocates
-            }
-            for name, changes in items.items()
-        }
-        begun = {name: events for name, events in begun.items() if events}
+        begun: dict[str, dict[str, Event]] = {}
+        for name, changes in items.items():
+            for change in changes:
+                relocates = isinstance(change, EventMoved) and change.event.relocates
+                if relocates and begins_attempt(change):
+                    begun.setdefault(name, {})[change.event.id] = change.event
         if not begun:
             return {}, {}
         if self._batch is None or self._batch.states is not states:
