@@ -42,6 +42,9 @@ def portal_types(document: Mapping[str, Any]) -> str:
     verbs = [verb for verbs in document["paths"].values() for verb in verbs.values()]
     lines += ["    never;", "", "  type Operation ="]
     lines += [f'    | "{operation}"' for operation in sorted(verb["operationId"] for verb in verbs)]
+    lines[-1] += ";"
+    lines += ["", "  // The names of what is sent, by any operation.", "  type Sent ="]
+    lines += [f'    | "{name}"' for name in sorted(set(_sent(verbs, schemas)))]
     return "\n".join(lines) + ";\n}\n"
 
 
@@ -94,6 +97,13 @@ def _answers(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             answer = operation["responses"].get("200", {}).get("content", {})
             if "application/json" in answer:
                 yield f"{method.upper()} {asked}", _type(answer["application/json"]["schema"])
+
+
+def _sent(operations: Iterable[Any], schemas: Mapping[str, Any]) -> Iterator[str]:
+    for operation in operations:
+        yield from (parameter["name"] for parameter in operation.get("parameters", ()))
+        body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+        yield from schemas.get(_type(body.get("schema", {})), {}).get("properties", ())
 
 
 def publish() -> None:

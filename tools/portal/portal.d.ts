@@ -54,7 +54,7 @@ declare namespace portal {
 
   type Choices = string[];
   interface Field {
-    name: string;
+    name: api.Sent | `moved.${string}`;
     label: string;
     type?: "text" | "duration" | "instant" | "number" | "check" | "choice" | "list" | "numbers";
     help?: string;

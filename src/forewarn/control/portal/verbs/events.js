@@ -121,7 +121,7 @@ export const event = {
       effect: () => "It counts as carried out, and is over for its guests. Nothing more is done to the machines.",
       fields: (event, { moved, hosts }) => [
         { ...REASON, required: true },
-        ...moved.map((name) => ({ name: `moved.${name}`, within: "moved", key: name, label: `Host that ${name} is on now`, choices: hosts })),
+        ...moved.map((name) => /** @type {portal.Field} */ ({ name: `moved.${name}`, within: "moved", key: name, label: `Host that ${name} is on now`, choices: hosts })),
       ],
     },
     {

@@ -10,7 +10,7 @@ import { DESCRIPTION, DURATION, IGNORE_WINDOWS, names, NOTICE, REASON, SHORT_NOT
 const NAMES = "Names or patterns, separated by commas.";
 const SELECTORS = "For example: tier=web,!canary. Separate several with semicolons.";
 /**
- * @param {string} name
+ * @param {api.Sent} name
  * @param {string} label
  * @param {string} help
  * @param {Partial<portal.Field>} [more]
@@ -18,12 +18,12 @@ const SELECTORS = "For example: tier=web,!canary. Separate several with semicolo
  */
 const list = (name, label, help, more = {}) => ({ name, label, type: "list", help, ...more });
 /**
- * @param {string} name
+ * @param {api.Sent} name
  * @param {string} label
  */
 const selectors = (name, label) => list(name, label, SELECTORS, { separator: ";" });
 /**
- * @param {string} name
+ * @param {api.Sent} name
  * @param {string} label
  * @param {string[]} choices
  * @returns {portal.Field}
