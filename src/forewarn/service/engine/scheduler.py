@@ -76,6 +76,7 @@ class Scheduler:
         self._begun = True
         self._uninformed = self._host_index.uninformed
         await self._read_in_turns(list(self._store.groups))
+        self._wake()  # some may have passed, which nobody who moves a virtual clock overtakes
 
     def reread(self) -> None:
         """Read every group's deadline anew, as after an interruption."""
