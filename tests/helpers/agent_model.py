@@ -15,7 +15,7 @@ from forewarn.agent.planning import plan as planning
 from forewarn.agent.planning import steps
 from forewarn.agent.planning.attempts import MAX_UNDO_PAUSE
 from forewarn.agent.planning.planner import Planner
-from forewarn.agent.planning.steps import CaseProgress, Now, Order
+from forewarn.agent.planning.steps import CaseProgress, Order, World
 from forewarn.agent.running.command import build_order
 from forewarn.agent.state import cases
 from forewarn.agent.state.cases import Case
@@ -65,7 +65,7 @@ def done(code: int | None = 0, outcome: Outcome = Outcome.ENDED, ended: float = 
 
 def plan(
     cases_with_runs: Iterable[CaseProgress],
-    now: Now,
+    now: World,
     all_ready: Mapping[str, datetime] = MappingProxyType({}),
     *,
     blind: bool = False,
@@ -77,7 +77,7 @@ def plan(
     return planner.plan(now, all_ready, blind=blind)
 
 
-class World:
+class AgentWorld:
     """Cases and their runs, as the agent would have them on disk."""
 
     def __init__(self, *every: Case, roll: Callable[[str], str] = lambda _: "good") -> None:
@@ -146,11 +146,11 @@ class World:
         return [CaseProgress(case, tuple(self.runs[id])) for id, case in self.cases.items()]
 
     def plan(self) -> steps.Plan:
-        return plan(self.cases_with_runs(), Now(self.now, self.guard), self.all_ready)
+        return plan(self.cases_with_runs(), World(self.now, self.guard), self.all_ready)
 
     def _next_steps(self) -> tuple[steps.Step, ...]:
         """By a planner that was there all the time, which has to find what a new one finds."""
-        now = Now(self.now, self.guard)
+        now = World(self.now, self.guard)
         for progress in self.cases_with_runs():
             if self._planned.get(progress.case.id) != progress:
                 self._planned[progress.case.id] = progress

@@ -6,7 +6,7 @@ commit. The rules it judges by are in `core_rules.py`.
 
 from __future__ import annotations
 
-from forewarn.core import Changes, Group, Now, Policy, Refused, commands, view
+from forewarn.core import Changes, Group, Policy, Refused, World, commands, view
 from forewarn.core.changes import Change, Disabled, EventMoved
 from forewarn.core.events import Event, EventType, Source, Status
 from forewarn.core.lifecycle import Move
@@ -84,7 +84,7 @@ class Referee:
         self,
         before: Group,
         command: commands.Command,
-        now: Now,
+        now: World,
         decision: Changes | Refused,
         after: Group,
         served: Duration,
@@ -109,7 +109,7 @@ class Referee:
         self,
         before: Group,
         command: commands.Command,
-        now: Now,
+        now: World,
         decision: Changes | Refused,
     ) -> None:
         """Whoever may be answered is; whoever may not is refused, and told why."""
@@ -199,7 +199,7 @@ class Referee:
         self,
         before: Group,
         command: commands.Command,
-        now: Now,
+        now: World,
         decision: Changes,
         after: Group,
         served: Duration,
@@ -221,7 +221,7 @@ class Referee:
             assert isinstance(command, commands.Enable | commands.Tick)
             self.last_get = served
 
-    def _starts(self, before: Group, items: tuple[Change, ...], now: Now, after: Group) -> None:
+    def _starts(self, before: Group, items: tuple[Change, ...], now: World, after: Group) -> None:
         """At the moment an event starts, nothing holds it and NotBefore is kept."""
         present = {event.id: event for event in before.events}
         for item in items:
@@ -242,7 +242,7 @@ class Referee:
                 present[event.id] = event
 
     def _records(
-        self, command: commands.Command, items: tuple[Change, ...], now: Now, after: Group
+        self, command: commands.Command, items: tuple[Change, ...], now: World, after: Group
     ) -> None:
         """One way through life, and nothing said once is ever said otherwise."""
         for item in items:
@@ -289,7 +289,7 @@ class Referee:
             assert event.attempt
             assert 0 <= event.attempt.number - earlier.attempt.number <= 1
 
-    def _raised(self, command: commands.Command, event: Event, now: Now, policy: Policy) -> None:
+    def _raised(self, command: commands.Command, event: Event, now: World, policy: Policy) -> None:
         self.order.append(event.id)
         assert event.raised_at == now.at
         assert event.not_before % SECOND == 0
@@ -325,7 +325,7 @@ class Referee:
         command: commands.Command,
         items: tuple[Change, ...],
         after: Group,
-        now: Now,
+        now: World,
     ) -> None:
         """What has to end with this commit does, and nothing else."""
         moves = [item for item in items if isinstance(item, EventMoved)]
@@ -363,7 +363,7 @@ class Referee:
         over |= self._returned(after, alive, now, over)
         assert {item.event.id for item in moves if item.event.status.over} == over
 
-    def _polling(self, event: Event, policy: Policy, now: Now) -> set[str]:
+    def _polling(self, event: Event, policy: Policy, now: World) -> set[str]:
         """Its machines that have polled within the hour, and often enough."""
         within = back_within(policy, event.type, now)
         gets = {name: [at for _, at in self.gets.get(name, [])][-2:] for name in event.resources}
@@ -374,7 +374,7 @@ class Referee:
             if 2 * (times[-1] - times[0]) <= within
         }
 
-    def _returned(self, after: Group, alive: set[str], now: Now, over: set[str]) -> set[str]:
+    def _returned(self, after: Group, alive: set[str], now: World, over: set[str]) -> set[str]:
         """The events that end because their machines are back, or because they are not in time."""
         ended = set()
         for id, (decision, served, machines) in list(self.waiting.items()):

@@ -5,7 +5,7 @@ What needs a memory of the group's past is in `group_checker.py`.
 
 from __future__ import annotations
 
-from forewarn.core import Group, Now, commands, view, why
+from forewarn.core import Group, World, commands, view, why
 from forewarn.core.events import Status
 from helpers.group_rules import DELETES, held_by
 
@@ -49,7 +49,7 @@ def check_document(before: Group, after: Group) -> None:
         assert now.incarnation > was.incarnation
 
 
-def check_waiting(after: Group, now: Now) -> None:
+def check_waiting(after: Group, now: World) -> None:
     """A decision starts all that it sets free, and whatever still waits can say why."""
     for event in after.events:
         holds = why(after, event.id, now)

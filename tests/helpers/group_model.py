@@ -16,10 +16,10 @@ from forewarn.core import (
     GroupKind,
     GroupView,
     Machine,
-    Now,
     Policy,
     Refused,
     Status,
+    World,
     apply,
     commands,
     decide,
@@ -44,10 +44,10 @@ class Polled(NamedTuple):
     interval: Duration
 
 
-class World:
+class GroupWorld:
     def __init__(self, rules: Durations | None = None, name: str = "web") -> None:
         self.group = Group(name=name)
-        self.now = Now(at=START, rules=rules or Durations())
+        self.now = World(at=START, rules=rules or Durations())
         self.served: Duration = START
         self.history: list[tuple[Change, ...]] = []
         self.referee = Referee()
@@ -320,9 +320,9 @@ def machines(domains: dict[str, int], *, host: str = "h", spot: bool = False) ->
 
 def world(
     rules: Durations | None = None, *, policy: Policy | None = None, enabled: bool = True
-) -> World:
+) -> GroupWorld:
     """Four machines in two update domains, listening: m0 and m1 in 0, m2 and m3 in 1."""
-    made = World(rules)
+    made = GroupWorld(rules)
     made.define(*machines({"m0": 0, "m1": 0, "m2": 1, "m3": 1}), policy=policy)
     if enabled:
         made.poll()

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from forewarn.core import Group, Now, Policy, commands
+from forewarn.core import Group, Policy, World, commands
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.events import Event, EventType, Source, Status
 from forewarn.core.fleet import OverWhen
@@ -29,11 +29,11 @@ DELETES = (EventType.PREEMPT, EventType.TERMINATE)
 BY_USER = (EventType.REBOOT, EventType.REDEPLOY)
 
 
-def paced(duration: Duration, now: Now) -> Duration:
+def paced(duration: Duration, now: World) -> Duration:
     return round(duration / now.rules.speed)
 
 
-def back_within(policy: Policy, type: EventType, now: Now) -> Duration:
+def back_within(policy: Policy, type: EventType, now: World) -> Duration:
     """For how long machines are waited for after an event, if they are."""
     heard = policy.over_when is OverWhen.HEARD or (
         policy.over_when is None and now.rules.until_heard
@@ -44,17 +44,17 @@ def back_within(policy: Policy, type: EventType, now: Now) -> Duration:
     return paced(min(longest, MINUTE) if type is EventType.FREEZE else longest, now)
 
 
-def grace_end(now: Now) -> Time:
+def grace_end(now: World) -> Time:
     if now.steady_since is None:
         return 0
     return now.steady_since + paced(now.rules.start_grace, now)
 
 
-def expired(event: Event, now: Now) -> bool:
+def expired(event: Event, now: World) -> bool:
     return now.at >= event.not_before and now.at >= grace_end(now)
 
 
-def from_copy(event: Event, now: Now) -> bool:
+def from_copy(event: Event, now: World) -> bool:
     """Was it there when a copy became the state, and is the grace after that not over?"""
     return now.restored is not None and event.raised_at <= now.restored and now.at < grace_end(now)
 
@@ -67,7 +67,7 @@ def waits_for_domain(event: Event) -> bool:
     return waits_for_machine(event) and event.source is Source.PLATFORM
 
 
-def halted(event: Event, group: Group, now: Now) -> bool:
+def halted(event: Event, group: Group, now: World) -> bool:
     """Has somebody halted it: everything, its group, or one of its machines by a label k=v?"""
     labels = {
         f"{name}={value}"
@@ -81,7 +81,7 @@ def halted(event: Event, group: Group, now: Now) -> bool:
     )
 
 
-def out_of_reach(event: Event, group: Group, now: Now) -> bool:
+def out_of_reach(event: Event, group: Group, now: World) -> bool:
     """Is a living machine of its on a host that cannot be reached; or could not until a moment ago,
     if nobody has approved it? Or does one poll on another host?"""
     for machine in group.machines:
@@ -103,7 +103,7 @@ def out_of_reach(event: Event, group: Group, now: Now) -> bool:
     return False
 
 
-def with_left(now: Now, before: Group, after: Group) -> Now:
+def with_left(now: World, before: Group, after: Group) -> World:
     """`now`, and who has left a host that is unreachable: its guests have not had time to poll."""
     left = dict(now.left_unreachable)
     for machine in before.machines:
@@ -115,7 +115,7 @@ def with_left(now: Now, before: Group, after: Group) -> Now:
     return msgspec.structs.replace(now, left_unreachable=left)
 
 
-def unheard(group: Group, now: Now) -> bool:
+def unheard(group: Group, now: World) -> bool:
     """Is every living machine on a host that cannot be reached, and so can tell nothing either?"""
     alive = [machine for machine in group.machines if not machine.gone]
     hosts = {host for machine in alive for host in (machine.host, machine.disputed or machine.host)}
@@ -141,7 +141,7 @@ def closed(policy: Policy, at: Time) -> set[HoldKind]:
     return kinds
 
 
-def held_by(event: Event, events: tuple[Event, ...], now: Now, group: Group) -> set[HoldKind]:
+def held_by(event: Event, events: tuple[Event, ...], now: World, group: Group) -> set[HoldKind]:
     """What holds a Scheduled event back, among these events of its group."""
     kinds = closed(group.policy, now.at) if obeys_windows(event) else set[HoldKind]()
     others = [other for other in events if other.id != event.id]
@@ -230,7 +230,7 @@ def misworded(command: commands.Raise) -> bool:
     return not -1 <= command.duration <= 86_400 or len(command.description) > 1_024
 
 
-def notice_is_wrong(command: commands.Raise, now: Now) -> bool | None:
+def notice_is_wrong(command: commands.Raise, now: World) -> bool | None:
     """None where the promise leaves it open: an absolute time under a hurried clock."""
     promised = NOTICE[command.type]
     if command.notice is not None and command.not_before is not None:

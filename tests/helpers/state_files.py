@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from forewarn.core import GroupKind, Machine, Now, decide
+from forewarn.core import GroupKind, Machine, World, decide
 from forewarn.core import commands as c
 from forewarn.core.changes import Changes
 from forewarn.store import Batch, Entry
@@ -22,7 +22,7 @@ from forewarn.store.sqlite.lock import companion
 from helpers.forked_cli import run_script
 from helpers.paths import TESTS
 
-NOW = Now(at=1_800_000_000_000_000)
+NOW = World(at=1_800_000_000_000_000)
 
 
 COPIED = NOW.at + 5

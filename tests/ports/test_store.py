@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from forewarn.core import EventType, Group, GroupKind, Machine, Now, decide
+from forewarn.core import EventType, Group, GroupKind, Machine, World, decide
 from forewarn.core import commands as c
 from forewarn.core.changes import Changes, apply
 from forewarn.core.fleet import Host
@@ -19,7 +19,7 @@ from forewarn.store import Batch, Commit, Entry, Store, StoreFailed
 from forewarn.store.port import HistoryQuery, MachineSighting, PollSightings, States, Work
 from helpers.engines import ENGINES, Reopen, state
 
-NOW = Now(at=1_700_000_000_000_000)
+NOW = World(at=1_700_000_000_000_000)
 
 
 @pytest.fixture(params=ENGINES)
@@ -40,7 +40,7 @@ async def using(store: Store, body: Callable[[Store], Awaitable[None]]) -> None:
         await store.close()
 
 
-def doing(group: str, command: c.Command, now: Now = NOW) -> Work:
+def doing(group: str, command: c.Command, now: World = NOW) -> Work:
     def work(states: States) -> Batch:
         decision = decide(states[group], command, now)
         assert isinstance(decision, Changes)
@@ -279,7 +279,7 @@ def test_machines_that_were_seen_are_kept_until_they_are_gone(engine: Reopen) ->
         await store.transact(doing("web", fewer))
         await store.transact(doing("web", c.Enable()))
         await store.transact(doing("web", c.Evict(id="E", machine="web_2", by="test")))
-        later = Now(at=NOW.at + 3_600_000_000)
+        later = World(at=NOW.at + 3_600_000_000)
         await store.transact(doing("web", c.Tick(), later))
         end = c.Finish(id="E", by="test", reason="gone")
         await store.transact(doing("web", end, later))
@@ -336,8 +336,8 @@ def test_a_listener_that_fails_does_not_affect_other_listeners_or_callers(engine
     run(using(engine(), body))
 
 
-LATER = Now(at=NOW.at + 1_000_000)
-LATEST = Now(at=NOW.at + 2_000_000)
+LATER = World(at=NOW.at + 1_000_000)
+LATEST = World(at=NOW.at + 2_000_000)
 
 
 async def everything(store: Store, **wanted: Any) -> list[str]:

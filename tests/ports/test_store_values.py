@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from forewarn.core import EventType, GroupKind, Machine, Now, decide
+from forewarn.core import EventType, GroupKind, Machine, World, decide
 from forewarn.core import commands as c
 from forewarn.core.access import Role, Token
 from forewarn.core.changes import Changes
@@ -69,7 +69,7 @@ def doing(group: str, *commands: c.Command, at: int = AT) -> Work:
     def work(states: States) -> Batch:
         entries: list[Entry] = []
         for command in commands:
-            decision = decide(states[group], command, Now(at=at))
+            decision = decide(states[group], command, World(at=at))
             if isinstance(decision, Changes) and decision.items:
                 entries.append(Entry(group, decision.items))
         return Batch(at, 0, tuple(entries))

@@ -15,10 +15,10 @@ from forewarn.core import (
     EventType,
     Group,
     GroupView,
-    Now,
     Refused,
     Source,
     Status,
+    World,
     changes,
     group,
 )
@@ -220,7 +220,7 @@ NOW: list[int] = [0]  # the instant of the decision that is being made
 def _patch_now(patch: pytest.MonkeyPatch) -> None:
     honest = start._Settlement.__init__
 
-    def noted(self: Any, group: Group, now: Now) -> None:
+    def noted(self: Any, group: Group, now: World) -> None:
         NOW[:] = [now.at]
         honest(self, group, now)
 
@@ -231,7 +231,7 @@ def announces_too_late(patch: pytest.MonkeyPatch) -> None:
     """With a minute less of notice than is promised, and nobody asked for that."""
     honest = announce._not_before
 
-    def late(command: Any, now: Now) -> Any:
+    def late(command: Any, now: World) -> Any:
         when = honest(command, now)
         return when if isinstance(when, Refused) else max(when - MINUTE, now.at)
 
@@ -259,7 +259,7 @@ def loses_approved_events(patch: pytest.MonkeyPatch) -> None:
     """What is approved is gone when it should start."""
     honest = start.started
 
-    def lost(state: Group, event: Event, now: Now) -> Event:
+    def lost(state: Group, event: Event, now: World) -> Event:
         if event.approved is None:
             return honest(state, event, now)
         return move(event, Move.WITHDRAW, ended_at=now.at)
@@ -311,7 +311,7 @@ def brings_back_what_was_withdrawn(patch: pytest.MonkeyPatch) -> None:
 
 
 def starts_what_is_due_as_soon_as_it_is_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Now, "grace_ends", property(lambda _self: None))
+    patch.setattr(World, "grace_ends", property(lambda _self: None))
 
 
 def deletes_one_without_the_other(patch: pytest.MonkeyPatch) -> None:

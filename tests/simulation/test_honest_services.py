@@ -249,7 +249,7 @@ class Town:
             group.hidden = []
 
     def told(self) -> float:
-        """Now, as a line has it that is no exchange."""
+        """World, as a line has it that is no exchange."""
         return self.now + self.random.uniform(-1, 1)
 
     def new_id(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from forewarn.core import Now, Status
+from forewarn.core import Status, World
 from forewarn.core.deciding import reach
 from forewarn.core.time import MINUTE, SECOND
 from forewarn.judge import judge
@@ -153,7 +153,7 @@ def starts_what_cannot_be_reached(patch: pytest.MonkeyPatch) -> None:
 
 
 def starts_what_is_due_as_soon_as_a_node_is_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Now, "unreachable_until", lambda *_: None)
+    patch.setattr(World, "unreachable_until", lambda *_: None)
 
 
 def starts_what_is_due_as_soon_as_a_machine_has_left(patch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from forewarn.agent.open_cases import OpenCases
 from forewarn.agent.planning import steps
 from forewarn.agent.planning.attempts import summarize
 from forewarn.agent.planning.planner import Planner
-from forewarn.agent.planning.steps import CaseProgress, Now
+from forewarn.agent.planning.steps import CaseProgress, World
 from forewarn.agent.state.cases import Case
 from forewarn.agent.state.runs import Run, RunState
 from forewarn.agent.telemetry.log import Log, OngoingProblems
@@ -234,7 +234,7 @@ class Agent:
             for id in marked:
                 with self._report_errors(f"runs of case {id}", id):
                     self._refresh(id)
-            now = Now(self.client.now(), monotonic())
+            now = World(self.client.now(), monotonic())
             plan = self._planner.plan(now, self._approver.all_ready, blind=self.snapshot is None)
             self._wake_at, self._retry_at = plan.wake_at, plan.retry_at
             for step in plan.steps:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from forewarn.core.fleet import GroupKind, Machine, Policy
     from forewarn.core.group import EventView, Group, GroupView, view
     from forewarn.core.refusal import Reason, Refused
-    from forewarn.core.time import Duration, Durations, Now, Time
+    from forewarn.core.time import Duration, Durations, Time
+    from forewarn.core.world import World
 
 __all__ = [
     "Change",
@@ -37,13 +38,13 @@ __all__ = [
     "GroupView",
     "Hold",
     "Machine",
-    "Now",
     "Policy",
     "Reason",
     "Refused",
     "Source",
     "Status",
     "Time",
+    "World",
     "apply",
     "decide",
     "due",
@@ -65,7 +66,7 @@ _EXPORTS = {
     "GroupView": "group",
     "Hold": "deciding.holds",
     "Machine": "fleet",
-    "Now": "time",
+    "World": "world",
     "Policy": "fleet",
     "Reason": "refusal",
     "Refused": "refusal",

@@ -1,7 +1,7 @@
 """The registry: hosts, rollouts, halts, tokens and maintenance configurations, which belong to no
 group, and their changes.
 
-Of these, decisions about a group depend on halts and configurations alone (`Now`). One commit can
+Of these, decisions about a group depend on halts and configurations alone (`World`). One commit can
 change both.
 """
 

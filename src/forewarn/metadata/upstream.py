@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from forewarn.core import Event, Group, GroupView, Machine, Now, Refused, view
+from forewarn.core import Event, Group, GroupView, Machine, Refused, World, view
 from forewarn.core.fleet import Place
 from forewarn.core.refusal import Reason
 from forewarn.core.time import Time
@@ -67,7 +67,7 @@ class Upstream(Protocol):
         """Call `sink` with every group, now and after every change."""
         ...
 
-    def now(self) -> Now: ...
+    def now(self) -> World: ...
 
     async def enable(self, group: str) -> None:
         """Return once the group has a document. Raises NotDurable."""
@@ -111,7 +111,7 @@ class Upstream(Protocol):
         version: str,
         incarnation: int,
         events: Collection[str],
-        now: Now,
+        now: World,
     ) -> None:
         """Record that a document that lists these events was answered to the machine."""
         ...
@@ -142,10 +142,10 @@ class LocalUpstream:
         for group in self._store.groups.values():
             sink(group_news(group))
 
-    def now(self) -> Now:
+    def now(self) -> World:
         return self._guests.writer.now()
 
-    def instant(self) -> Now:
+    def instant(self) -> World:
         """Return the time alone, without what decisions look at beside it."""
         return self._guests.writer.instant()
 

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from forewarn.core import Now, Refused
+from forewarn.core import Refused, World
 from forewarn.core.registry import stored_windows
 from forewarn.core.time import SECOND, Time
 from forewarn.drivers import registry
@@ -92,7 +92,7 @@ def make_driver(
     return registry.make(config.driver, context)
 
 
-def record_reach(trace: EventTrace, hosts: UnreachableHosts, now: Callable[[], Now]) -> None:
+def record_reach(trace: EventTrace, hosts: UnreachableHosts, now: Callable[[], World]) -> None:
     """Record which hosts control cannot reach, now and from now on."""
 
     def changed(host: str) -> None:

@@ -6,10 +6,10 @@ from forewarn.core import EventType, Machine, apply
 from forewarn.core import commands as c
 from forewarn.core.renumbering import renumbered
 from forewarn.core.time import DAY
-from helpers.group_model import World, world
+from helpers.group_model import GroupWorld, world
 
 
-def emptied(made: World) -> list[Machine]:
+def emptied(made: GroupWorld) -> list[Machine]:
     """Remove the group, and return the machines that it had."""
     machines = list(made.group.machines)
     made.define()

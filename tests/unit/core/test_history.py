@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from forewarn.core import EventType, Group, GroupKind, Machine, Now, Policy, apply, decide
+from forewarn.core import EventType, Group, GroupKind, Machine, Policy, World, apply, decide
 from forewarn.core import commands as c
 from forewarn.core.changes import Changes
 from forewarn.core.fleet import Health, Host
@@ -16,11 +16,11 @@ from forewarn.core.lifecycle import Move
 from forewarn.core.registry import HostPut, HostRemoved, Put, RolloutPut, RolloutRemoved
 from forewarn.core.rollouts.model import Rollout, Switch
 
-NOW = Now(at=1_800_000_000_000_000)
+NOW = World(at=1_800_000_000_000_000)
 
 
-def later(minutes: float) -> Now:
-    return Now(at=NOW.at + round(minutes * 60_000_000))
+def later(minutes: float) -> World:
+    return World(at=NOW.at + round(minutes * 60_000_000))
 
 
 class Written:
@@ -31,7 +31,7 @@ class Written:
         machines = tuple(Machine(name=name, host="rack-1", spot=spot) for name in names)
         self.told(c.Define(kind=GroupKind.SCALE_SET, machines=machines, by="ann"))
 
-    def told(self, command: c.Command, now: Now = NOW) -> list[Record]:
+    def told(self, command: c.Command, now: World = NOW) -> list[Record]:
         decision = decide(self.group, command, now)
         assert isinstance(decision, Changes), decision
         scribe = HistoryWriter({"web": self.group}, {})

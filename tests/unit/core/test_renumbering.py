@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forewarn.core import Changes, Group, Machine, Now, apply, decide, view
+from forewarn.core import Changes, Group, Machine, World, apply, decide, view
 from forewarn.core.changes import Enabled
 from forewarn.core.commands import Define
 from forewarn.core.renumbering import (
@@ -53,7 +53,7 @@ def test_a_group_that_is_not_in_the_copy_may_have_been_there_since() -> None:
     kept = Group(name="db", enabled=True, incarnation=7)
     kept = apply(kept, renumbered([kept], DAY)["db"])
     for groups in ([kept], []):
-        now = Now(at=0, defined_above=beyond_groups(groups, DAY))
+        now = World(at=0, defined_above=beyond_groups(groups, DAY))
         defined = decide(
             Group(name="web"), Define(kind=kept.kind, machines=(Machine(name="web_0"),)), now
         )

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Durations, Now, ceil_second
+from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Durations, ceil_second
+from forewarn.core.world import World
 from forewarn.support.text import in_words, listing, parse_duration
 from helpers.examples import examples
 
@@ -111,6 +112,6 @@ def test_speed_divides_a_duration(duration: int, speed: float) -> None:
 
 
 def test_time_served_stands_still_during_outages() -> None:
-    assert Now(at=100, lost=40).served == 60
-    assert Now(at=100).grace_ends is None
-    assert Now(at=100, steady_since=90).grace_ends == 90 + 60 * SECOND
+    assert World(at=100, lost=40).served == 60
+    assert World(at=100).grace_ends is None
+    assert World(at=100, steady_since=90).grace_ends == 90 + 60 * SECOND

@@ -20,7 +20,6 @@ from forewarn.agent.planning.steps import (
     CaseProgress,
     CheckReadiness,
     Close,
-    Now,
     Order,
     Plan,
     ReportOverdue,
@@ -28,6 +27,7 @@ from forewarn.agent.planning.steps import (
     Start,
     Step,
     Stop,
+    World,
 )
 from forewarn.agent.state.cases import Case
 from forewarn.agent.state.runs import Run, RunState
@@ -61,7 +61,7 @@ def summary(progress: CaseProgress, hook: Hook, stage: Stage) -> AttemptSummary:
 
 def next_steps(
     progress: CaseProgress,
-    now: Now,
+    now: World,
     busy: Set[str] = frozenset(),
     held: Set[str] = frozenset(),
     all_ready: datetime | None = None,
@@ -83,7 +83,7 @@ def next_steps(
     return _before(progress, now, busy, all_ready)
 
 
-def _pointless_at(case: Case, now: Now) -> datetime | None:
+def _pointless_at(case: Case, now: World) -> datetime | None:
     """Return when it becomes pointless to start a prepare, or after that, to let one go on."""
     if case.not_before is None:
         return None
@@ -96,7 +96,7 @@ def overdue_at(run: Run) -> float | None:
     return None if run.deadline is None or not run.active else run.deadline + OVERDUE
 
 
-def _steps_of_active(case: Case, run: Run, now: Now) -> Iterator[Step]:
+def _steps_of_active(case: Case, run: Run, now: World) -> Iterator[Step]:
     left = _seconds_left(case, now) if run.stage == "prepare" else None
     pointless = run.stage == "prepare" and (
         case.over
@@ -112,11 +112,11 @@ def _steps_of_active(case: Case, run: Run, now: Now) -> Iterator[Step]:
         yield ReportOverdue(case.id, run)
 
 
-def _not_before_passed(case: Case, now: Now) -> bool:
+def _not_before_passed(case: Case, now: World) -> bool:
     return case.not_before is not None and now.service >= case.not_before
 
 
-def _seconds_left(case: Case, now: Now) -> float | None:
+def _seconds_left(case: Case, now: World) -> float | None:
     """Return the seconds that a prepare may take; None if the start of the event is unknown."""
     if case.not_before is None:
         return None
@@ -130,7 +130,7 @@ def _too_late(left: float | None) -> bool:
 # Scheduled: prepare, then approve.
 
 
-def _before(progress: CaseProgress, now: Now, busy: Set[str], all_ready: datetime | None) -> Plan:
+def _before(progress: CaseProgress, now: World, busy: Set[str], all_ready: datetime | None) -> Plan:
     case = progress.case
     at_once = Plan()
     if case.rule.approve == "user-at-once" and case.event.source == "User":
@@ -181,13 +181,13 @@ def all_prepared(progress: CaseProgress) -> bool:
     )
 
 
-def _approval(case: Case, now: Now) -> Plan:
+def _approval(case: Case, now: World) -> Plan:
     if case.approved or _not_before_passed(case, now):
         return Plan()
     return Plan((Approve(case.id),))
 
 
-def _coordinated_approval(case: Case, now: Now, all_ready: datetime | None) -> Plan:
+def _coordinated_approval(case: Case, now: World, all_ready: datetime | None) -> Plan:
     if case.approved or _not_before_passed(case, now):
         return Plan()
     if case.mine and case.ready is None:
@@ -208,7 +208,7 @@ def turn_of(case: Case) -> int:
 # Over: undo everything, then run the hooks for the end of the event.
 
 
-def _after(progress: CaseProgress, now: Now, busy: Set[str], held: Set[str]) -> Plan:
+def _after(progress: CaseProgress, now: World, busy: Set[str], held: Set[str]) -> Plan:
     case = progress.case
     assert case.over
     waits = False
@@ -225,7 +225,7 @@ def _after(progress: CaseProgress, now: Now, busy: Set[str], held: Set[str]) -> 
     return Plan() if waits else Plan((Close(case.id),))
 
 
-def _stage(progress: CaseProgress, stage: Stage, now: Now, busy: Set[str]) -> Plan | None:
+def _stage(progress: CaseProgress, stage: Stage, now: World, busy: Set[str]) -> Plan | None:
     """Run a stage of one hook after the other; None when all of them are settled."""
     for hook in progress.case.hooks:
         if hook.has(stage) and not (attempts := summary(progress, hook, stage)).settled:
@@ -234,7 +234,7 @@ def _stage(progress: CaseProgress, stage: Stage, now: Now, busy: Set[str]) -> Pl
 
 
 def _attempt(
-    case: Case, hook: Hook, stage: Stage, attempts: AttemptSummary, now: Now, busy: Set[str]
+    case: Case, hook: Hook, stage: Stage, attempts: AttemptSummary, now: World, busy: Set[str]
 ) -> Plan:
     if hook.name in busy:
         return Plan(waits_for=(hook.name,))

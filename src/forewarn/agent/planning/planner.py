@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from forewarn.agent.planning.plan import next_steps, prepared, summary
-from forewarn.agent.planning.steps import CaseProgress, Now, Order, Plan, Step
+from forewarn.agent.planning.steps import CaseProgress, Order, Plan, Step, World
 
 CLOCK_STEP = timedelta(seconds=1)  # the service's clock was set back if it goes back by more
 
@@ -80,7 +80,7 @@ class Planner:
 
     def plan(
         self,
-        now: Now,
+        now: World,
         all_ready: Mapping[str, datetime] = MappingProxyType({}),
         *,
         blind: bool = False,
@@ -107,7 +107,7 @@ class Planner:
         return Plan(tuple(steps), self._wake_times.first(), self._retry_times.first())
 
     def _evaluate(
-        self, progress: CaseProgress, now: Now, all_ready: datetime | None
+        self, progress: CaseProgress, now: World, all_ready: datetime | None
     ) -> tuple[Step, ...]:
         self.evaluated += 1
         id = progress.case.id
@@ -125,7 +125,7 @@ class Planner:
         self._retry_times.set(id, own.retry_at)
         return own.steps
 
-    def _tick(self, now: Now) -> None:
+    def _tick(self, now: World) -> None:
         if self._latest is not None and now.service < self._latest - CLOCK_STEP:
             for id in self._cases:  # what was too late may not be any more
                 self._make_due(id)

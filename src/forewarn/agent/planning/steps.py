@@ -12,7 +12,7 @@ from forewarn.agent.state.cases import Case
 from forewarn.agent.state.runs import Run
 
 
-class Now(msgspec.Struct, frozen=True):
+class World(msgspec.Struct, frozen=True):
     service: datetime  # the service's clock, by which decisions are made
     guard: float  # the machine's own clock, by which pauses between attempts are measured
 

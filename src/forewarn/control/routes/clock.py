@@ -10,7 +10,7 @@ from forewarn.control.http.errors import RefusedError, duration_of, instant
 from forewarn.control.http.operation import route
 from forewarn.control.operations import service as operations
 from forewarn.control.schema import core as s
-from forewarn.core import Now, Refused, Time
+from forewarn.core import Refused, Time, World
 from forewarn.core.refusal import conflict, invalid
 from forewarn.core.time import MAX_TIME, SECOND
 from forewarn.service.engine.catch_up import Patience
@@ -97,13 +97,13 @@ async def accept_clock(call: Call) -> s.AcceptedClock:
     return s.AcceptedClock(**fields, before=before, notes=list(accepted.notes))
 
 
-def _advanced(call: CallContext, since: Now) -> s.Clock:
+def _advanced(call: CallContext, since: World) -> s.Clock:
     now = context().platform.writer.now()  # not in the history, only in the log
     log.info("the virtual clock was advanced", by=call.by, seconds=(now.at - since.at) / SECOND)
     return clock_of(call, now)
 
 
-def clock_of(call: CallContext, now: Now | None = None) -> s.Clock:
+def clock_of(call: CallContext, now: World | None = None) -> s.Clock:
     now = now or context().platform.writer.now()
     virtual_time = context().virtual_time
     # It may be about a group outside the limit.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from forewarn.control.schema import core as s
 from forewarn.control.schema import maintenance as m
-from forewarn.core import Group, Now
+from forewarn.core import Group, World
 from forewarn.core.deciding.configurations import configurations_for
 from forewarn.core.windows.model import MaintenanceConfiguration, Span
 from forewarn.core.windows.openings import is_open, next_open
@@ -13,7 +13,7 @@ from forewarn.support.instants import to_datetime
 SHOWN_TIMES = 5  # of a group
 
 
-def group_windows(group: Group, now: Now) -> s.GroupWindows:
+def group_windows(group: Group, now: World) -> s.GroupWindows:
     configurations = configurations_for(group, group.alive, now)
     times: list[Span] = []
     at = now.at

@@ -33,8 +33,9 @@ from forewarn.core.fleet import GroupKind, domain_name
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Hint, Refused, conflict, invalid, unknown
-from forewarn.core.time import SECOND, Duration, Now, Time, ceil_second
+from forewarn.core.time import SECOND, Duration, Time, ceil_second
 from forewarn.core.windows.openings import last_opening, next_open
+from forewarn.core.world import World
 from forewarn.support.limits import MAX_DESCRIPTION, MAX_DURATION_SECONDS, MAX_TICKET
 from forewarn.support.text import either_of, in_words, listing, utc
 
@@ -47,7 +48,7 @@ REPEATED_ANNOUNCED = (
 )
 
 
-def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
+def announce(group: Group, command: c.Raise, now: World) -> Changes | Refused:
     problem = (
         id_problem(group, command.id)
         or machines_problem(group, command.machines)
@@ -99,7 +100,7 @@ def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
     return Changes((raised,), event.id, (*notes, *_notes_for(group, event, now)))
 
 
-def _allowed_from(group: Group, command: c.Raise, not_before: Time, now: Now) -> Time | Refused:
+def _allowed_from(group: Group, command: c.Raise, not_before: Time, now: World) -> Time | Refused:
     """Return the first time, not before `not_before`, at which configurations let the event start.
 
     A time that the caller has chosen is refused instead of being changed.
@@ -133,13 +134,13 @@ def _allowed_from(group: Group, command: c.Raise, not_before: Time, now: Now) ->
     return opens
 
 
-def earliest_start(command: c.Raise, now: Now) -> Time:
+def earliest_start(command: c.Raise, now: World) -> Time:
     """Return the NotBefore of an event with a notice, as far as its notice is concerned."""
     notice = command.type.traits.notice if command.notice is None else command.notice
     return now.after_notice(notice)
 
 
-def _notes_for(group: Group, event: Event, now: Now) -> tuple[str, ...]:
+def _notes_for(group: Group, event: Event, now: World) -> tuple[str, ...]:
     """Return notes about what is allowed but may be a mistake."""
     if event.unannounced:
         return (_unannounced_note(group),)
@@ -168,7 +169,7 @@ def _notes_for(group: Group, event: Event, now: Now) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def fail(group: Group, command: c.Fail, now: Now) -> Changes | Refused:
+def fail(group: Group, command: c.Fail, now: World) -> Changes | Refused:
     problem = id_problem(group, command.id) or machines_problem(group, command.machines)
     if problem:
         return problem
@@ -202,7 +203,7 @@ def fail(group: Group, command: c.Fail, now: Now) -> Changes | Refused:
     return Changes((EventMoved(Move.FAIL, started, command.by),), event.id)
 
 
-def user_maintenance(group: Group, command: c.UserMaintenance, now: Now) -> Changes | Refused:
+def user_maintenance(group: Group, command: c.UserMaintenance, now: World) -> Changes | Refused:
     """Announce a restart or redeploy that a user has requested, if the group is enabled."""
     if not command.type.traits.by_user:
         types = either_of([t.value for t in types_that(lambda traits: traits.by_user)])
@@ -246,7 +247,7 @@ def user_maintenance(group: Group, command: c.UserMaintenance, now: Now) -> Chan
     return Changes((EventMoved(Move.RAISE, move(event, Move.RAISE), command.by),), event.id, notes)
 
 
-def _user_terms(group: Group, type: EventType, not_before: Time, now: Now) -> dict[str, Any]:
+def _user_terms(group: Group, type: EventType, not_before: Time, now: World) -> dict[str, Any]:
     """Return the fields of a user's event that depend on whether the group is enabled.
 
     In a group that is not enabled the event happens at once and is never shown, not even if the
@@ -279,7 +280,7 @@ def _pending(group: Group) -> list[Event]:
     return [e for e in group.events if e.source is Source.USER and e.status is Status.SCHEDULED]
 
 
-def _by_policy(group: Group, type: EventType, now: Now) -> Approval | None:
+def _by_policy(group: Group, type: EventType, now: World) -> Approval | None:
     if type not in group.policy.auto_approve:
         return None
     return Approval("policy", now.at, ApprovalKind.POLICY)
@@ -310,7 +311,7 @@ def draft(
     command: c.Raise | c.Fail | c.UserMaintenance | c.Evict | c.Delete,
     type: EventType,
     machines: tuple[str, ...],
-    now: Now,
+    now: World,
     **fields: Any,
 ) -> Event:
     """Return a new event with the fields that every kind of event has. The machines are valid."""
@@ -387,7 +388,7 @@ def ticket_problem(ticket: str) -> Refused | None:
     return invalid(f"the ticket has {len(ticket)} characters; at most {MAX_TICKET} are allowed")
 
 
-def _not_before(command: c.Raise, now: Now) -> Time | Refused:
+def _not_before(command: c.Raise, now: World) -> Time | Refused:
     promised = command.type.traits.notice
     if command.notice is not None and command.not_before is not None:
         return invalid("give a notice or a time, not both")

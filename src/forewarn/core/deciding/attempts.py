@@ -6,7 +6,8 @@ import msgspec
 
 from forewarn.core.commands import Again, Answer, Failed, Unclear
 from forewarn.core.events import Attempt
-from forewarn.core.time import MINUTE, SECOND, Duration, Now, Time
+from forewarn.core.time import MINUTE, SECOND, Duration, Time
+from forewarn.core.world import World
 
 # Before what has failed is tried again; each pause is twice as long as the one before.
 MIN_BACK_OFF: Duration = 5 * SECOND
@@ -14,13 +15,13 @@ MAX_BACK_OFF: Duration = 5 * MINUTE
 LEAST_PAUSE: Duration = SECOND // 4  # between two attempts, even if the driver asks for less
 
 
-def back_off(times: int, now: Now) -> Time:
+def back_off(times: int, now: World) -> Time:
     """Return when to try again what has failed this many times in a row."""
     pause = min(MIN_BACK_OFF << min(times - 1, 16), MAX_BACK_OFF)
     return now.at + max(now.rules.paced(pause), LEAST_PAUSE)
 
 
-def answered(attempt: Attempt, answer: Answer, now: Now) -> Attempt:
+def answered(attempt: Attempt, answer: Answer, now: World) -> Attempt:
     """Return the attempt with an answer after which there is more to do."""
     begun = tuple(dict.fromkeys((*attempt.begun, *answer.begun)))
     closed = msgspec.structs.replace(attempt, open=False, begun=begun)

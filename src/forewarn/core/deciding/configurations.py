@@ -14,9 +14,10 @@ import msgspec
 from forewarn.core.events import Event
 from forewarn.core.group import Group
 from forewarn.core.labels import Selector, labels_of, matches, parse
-from forewarn.core.time import Now, Time
+from forewarn.core.time import Time
 from forewarn.core.windows.model import MaintenanceConfiguration, Window
 from forewarn.core.windows.openings import LOOK_AHEAD, next_open
+from forewarn.core.world import World
 from forewarn.support.text import in_words, listing, utc
 
 SELECTORS = 256  # parsed selectors that are kept
@@ -24,7 +25,7 @@ MAX_CLOSED = 5  # sets of configurations that `never_maintained` names: finding 
 
 
 def configurations_for(
-    group: Group, machines: Iterable[str], now: Now
+    group: Group, machines: Iterable[str], now: World
 ) -> tuple[MaintenanceConfiguration, ...]:
     """Return the configurations that maintenance of these machines of the group has to obey."""
     if not now.configurations and group.policy.configuration is None:
@@ -36,7 +37,7 @@ def configurations_for(
 
 
 def _for_labels(
-    group: Group, labels: Iterable[Mapping[str, str]], now: Now
+    group: Group, labels: Iterable[Mapping[str, str]], now: World
 ) -> tuple[MaintenanceConfiguration, ...]:
     applying: list[MaintenanceConfiguration] = []
     if own := group.policy.configuration:
@@ -48,7 +49,7 @@ def _for_labels(
     return tuple(applying)
 
 
-def never_maintained(groups: Iterable[Group], now: Now, name: str = "") -> tuple[str, ...]:
+def never_maintained(groups: Iterable[Group], now: World, name: str = "") -> tuple[str, ...]:
     """Return a note for each set of configurations that leaves machines of these groups no time at
     which maintenance may start; the first few of them. With a name, only for sets that have a
     configuration of this name."""
@@ -66,7 +67,7 @@ def never_maintained(groups: Iterable[Group], now: Now, name: str = "") -> tuple
     )
 
 
-def _all_for(group: Group, now: Now) -> set[tuple[MaintenanceConfiguration, ...]]:
+def _all_for(group: Group, now: World) -> set[tuple[MaintenanceConfiguration, ...]]:
     """Return the sets of configurations that apply to machines of a group."""
     if not now.configurations and group.policy.configuration is None:
         return set()
@@ -78,7 +79,9 @@ def _all_for(group: Group, now: Now) -> set[tuple[MaintenanceConfiguration, ...]
     return {_for_labels(group, [of_machine], now) for of_machine in labels.values()}
 
 
-def configurations_of(group: Group, event: Event, now: Now) -> tuple[MaintenanceConfiguration, ...]:
+def configurations_of(
+    group: Group, event: Event, now: World
+) -> tuple[MaintenanceConfiguration, ...]:
     """Return the configurations that an event has to obey."""
     if not now.configurations and group.policy.configuration is None:
         return ()

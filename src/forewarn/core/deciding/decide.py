@@ -72,7 +72,7 @@ from forewarn.core.events import (
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Hint, Refused, conflict, invalid, unknown
-from forewarn.core.time import Now
+from forewarn.core.world import World
 from forewarn.support.limits import MAX_READY_NOTE
 from forewarn.support.text import listing
 
@@ -89,7 +89,7 @@ class CommitChanges(msgspec.Struct, frozen=True):
 
 
 def decide_all(
-    groups: Mapping[str, Group], commands: Sequence[tuple[str, c.Command]], now: Now
+    groups: Mapping[str, Group], commands: Sequence[tuple[str, c.Command]], now: World
 ) -> CommitChanges | Refused:
     """Decide commands one after the other, each on the state that the previous ones have left.
 
@@ -145,8 +145,8 @@ def _away(commands: Iterable[tuple[str, c.Command]]) -> Mapping[str, float]:
 
 
 def _with_arrivals(
-    now: Now, groups: Mapping[str, Group], items: Mapping[str, Sequence[Change]]
-) -> Now:
+    now: World, groups: Mapping[str, Group], items: Mapping[str, Sequence[Change]]
+) -> World:
     """Return `now` with the machines that these changes put on hosts: nobody has warned them of the
     maintenance there, which must not start in the same commit."""
     arrivals: dict[str, tuple[str, ...]] = {}
@@ -162,13 +162,15 @@ def _with_arrivals(
     return msgspec.structs.replace(now, uninformed={**now.uninformed, **arrivals})
 
 
-def decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
+def decide(group: Group, command: c.Command, now: World) -> Changes | Refused:
     """Decide one command, and start the events that can start as a result."""
     decided = decide_and_apply(group, command, now)
     return decided if isinstance(decided, Refused) else decided[0]
 
 
-def decide_and_apply(group: Group, command: c.Command, now: Now) -> tuple[Changes, Group] | Refused:
+def decide_and_apply(
+    group: Group, command: c.Command, now: World
+) -> tuple[Changes, Group] | Refused:
     """Decide one command; also return the group after it, which is computed on the way."""
     decision = _decide(group, command, now)
     if isinstance(decision, Refused):
@@ -187,7 +189,7 @@ def decide_and_apply(group: Group, command: c.Command, now: Now) -> tuple[Change
     return decision, apply(group, decision.items)  # all at once, as it becomes visible
 
 
-def _waiting_notes(group: Group, id: str, now: Now) -> tuple[str, ...]:
+def _waiting_notes(group: Group, id: str, now: World) -> tuple[str, ...]:
     """Return notes for the caller of a command about an event that an operator has halted, or that
     has a machine on a host that cannot be reached."""
     event = group.event(id) if id else None
@@ -198,7 +200,7 @@ def _waiting_notes(group: Group, id: str, now: Now) -> tuple[str, ...]:
     return tuple(f"the event cannot start yet: {hold.message}" for hold in holds)
 
 
-def _decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
+def _decide(group: Group, command: c.Command, now: World) -> Changes | Refused:
     if now.untrusted is not None and isinstance(command, IMPACTS):
         return conflict(now.clock_problem, hint=Hint.ACCEPT_CLOCK)
     match command:
@@ -254,7 +256,7 @@ def _decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
             return _restore(group, command)
 
 
-def _tick(group: Group, command: c.Tick, now: Now) -> Changes:
+def _tick(group: Group, command: c.Tick, now: World) -> Changes:
     items: list[Change] = []
     if group.enabling_until is not None and now.at >= group.enabling_until:
         items += _enabled(group, now)
@@ -282,7 +284,7 @@ def _tick(group: Group, command: c.Tick, now: Now) -> Changes:
     return Changes(tuple(items))
 
 
-def _attempted(event: Event, now: Now, by: str = "") -> EventMoved:
+def _attempted(event: Event, now: World, by: str = "") -> EventMoved:
     last = event.attempt or Attempt(number=0, at=now.at)
     attempt = Attempt(
         number=last.number + 1,
@@ -294,7 +296,7 @@ def _attempted(event: Event, now: Now, by: str = "") -> EventMoved:
     return EventMoved(Move.ATTEMPT, move(event, Move.ATTEMPT, attempt=attempt), by)
 
 
-def _enable(group: Group, now: Now) -> Changes:
+def _enable(group: Group, now: World) -> Changes:
     if group.enabled or group.enabling_until is not None:
         return Changes()
     delay = now.rules.paced(now.rules.enable_delay)
@@ -303,7 +305,7 @@ def _enable(group: Group, now: Now) -> Changes:
     return Changes(tuple(_enabled(group, now)))
 
 
-def _enabled(group: Group, now: Now) -> list[Change]:
+def _enabled(group: Group, now: World) -> list[Change]:
     """Return the changes that enable the group and list its pending events."""
     items: list[Change] = [Enabled(now.served)]
     items += [
@@ -314,7 +316,7 @@ def _enabled(group: Group, now: Now) -> list[Change]:
     return items
 
 
-def _approve(group: Group, command: c.Approve, now: Now) -> Changes | Refused:
+def _approve(group: Group, command: c.Approve, now: World) -> Changes | Refused:
     items: list[Change] = []
     events = {event.id: event for event in group.events}
     for id in dict.fromkeys(command.ids):
@@ -329,12 +331,12 @@ def _approve(group: Group, command: c.Approve, now: Now) -> Changes | Refused:
     return Changes(tuple(items))
 
 
-def _approved(event: Event, by: str, now: Now, kind: ApprovalKind) -> EventMoved:
+def _approved(event: Event, by: str, now: World, kind: ApprovalKind) -> EventMoved:
     after = move(event, Move.APPROVE, approved=Approval(by, now.at, kind))
     return EventMoved(Move.APPROVE, after, by)
 
 
-def _operator_approve(group: Group, command: c.OperatorApprove, now: Now) -> Changes | Refused:
+def _operator_approve(group: Group, command: c.OperatorApprove, now: World) -> Changes | Refused:
     event = group.event(command.id)
     if event is None:
         return unknown(f"event {command.id} is not active")
@@ -351,7 +353,7 @@ def _operator_approve(group: Group, command: c.OperatorApprove, now: Now) -> Cha
     return Changes((EventMoved(Move.APPROVE, after, command.by, note),), event.id)
 
 
-def _postpone(group: Group, command: c.Postpone, now: Now) -> Changes | Refused:
+def _postpone(group: Group, command: c.Postpone, now: World) -> Changes | Refused:
     event = group.event(command.id)
     if event is None or event.status is Status.STARTED:
         return unknown(f"event {command.id} has started, or is over, and cannot be postponed")
@@ -375,7 +377,7 @@ def _postpone(group: Group, command: c.Postpone, now: Now) -> Changes | Refused:
     return Changes((EventMoved(Move.POSTPONE, after, by),), event.id)
 
 
-def _cancel(group: Group, command: c.Cancel, now: Now) -> Changes | Refused:
+def _cancel(group: Group, command: c.Cancel, now: World) -> Changes | Refused:
     event = group.event(command.id)
     if event is None:
         return unknown(f"event {command.id} is not active")
@@ -393,7 +395,7 @@ def _cancel(group: Group, command: c.Cancel, now: Now) -> Changes | Refused:
     return Changes((EventMoved(Move.WITHDRAW, over, command.by),), event.id)
 
 
-def _answer(group: Group, command: c.Answer, now: Now) -> Changes:
+def _answer(group: Group, command: c.Answer, now: World) -> Changes:
     event = group.event(command.id)
     if event is None or event.attempt is None:
         return Changes()  # the event ended while its driver was at work
@@ -416,7 +418,7 @@ def _answer(group: Group, command: c.Answer, now: Now) -> Changes:
     return Changes((change,), event.id)
 
 
-def _retry(group: Group, command: c.Retry, now: Now) -> Changes | Refused:
+def _retry(group: Group, command: c.Retry, now: World) -> Changes | Refused:
     event = group.event(command.id)
     if event is not None and (refused := _not_open(event)):
         return refused
@@ -429,7 +431,7 @@ def _retry(group: Group, command: c.Retry, now: Now) -> Changes | Refused:
     return Changes((_attempted(event, now, command.by),), event.id)
 
 
-def _finish(group: Group, command: c.Finish, now: Now) -> Changes | Refused:
+def _finish(group: Group, command: c.Finish, now: World) -> Changes | Refused:
     event = group.event(command.id)
     if event is None or event.status is not Status.STARTED:
         return unknown(
@@ -466,7 +468,7 @@ def _finish(group: Group, command: c.Finish, now: Now) -> Changes | Refused:
     )
 
 
-def _abandon(group: Group, command: c.Abandon, now: Now) -> Changes | Refused:
+def _abandon(group: Group, command: c.Abandon, now: World) -> Changes | Refused:
     event = group.event(command.id)
     if event is None or event.status is not Status.STARTED:
         return unknown(
@@ -516,7 +518,7 @@ def _set_policy(group: Group, command: c.SetPolicy) -> Changes:
     return Changes((after,))
 
 
-def _prepare(group: Group, command: c.Prepare, now: Now) -> Changes | Refused:
+def _prepare(group: Group, command: c.Prepare, now: World) -> Changes | Refused:
     event = group.event(command.id)
     if event is None or not event.listed or not group.enabled:
         if command.by:

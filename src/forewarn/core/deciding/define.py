@@ -19,11 +19,11 @@ from forewarn.core.deciding.finish import moot, rehosted
 from forewarn.core.fleet import Machine, Placement
 from forewarn.core.group import Group
 from forewarn.core.refusal import Hint, Refused, conflict
-from forewarn.core.time import Now
+from forewarn.core.world import World
 from forewarn.support.text import listing
 
 
-def define(group: Group, command: c.Define, now: Now) -> Changes | Refused:
+def define(group: Group, command: c.Define, now: World) -> Changes | Refused:
     items: list[Change] = []
     by = command.by
     wanted = GroupDefined(command.kind, command.policy, command.place, command.labels, by)

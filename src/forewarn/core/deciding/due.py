@@ -19,10 +19,11 @@ from forewarn.core.deciding.reach import UnreachableMachines, unheard
 from forewarn.core.deciding.returns import over_at
 from forewarn.core.events import Event, Status
 from forewarn.core.group import Group
-from forewarn.core.time import Now, Time
+from forewarn.core.time import Time
+from forewarn.core.world import World
 
 
-def due(group: Group, now: Now) -> Time | None:
+def due(group: Group, now: World) -> Time | None:
     """Return the earliest instant at which a Tick would change something in the current state.
 
     It depends on `now` because of outages (how much time was lost, since when the service is
@@ -56,7 +57,7 @@ def due(group: Group, now: Now) -> Time | None:
 
 
 def _start_times(
-    group: Group, event: Event, now: Now, deletes: Sequence[Event], grace_ends: Time | None
+    group: Group, event: Event, now: World, deletes: Sequence[Event], grace_ends: Time | None
 ) -> list[Time]:
     """Return when the event starts if only time holds it; never, if its window has closed.
     `grace_ends` is until when it does not because a host of its was unreachable."""

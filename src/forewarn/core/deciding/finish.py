@@ -16,7 +16,7 @@ from forewarn.core.fleet import Machine
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Refused, unknown
-from forewarn.core.time import Now
+from forewarn.core.world import World
 
 
 def measured(event: Event, away: Mapping[str, float]) -> Event:
@@ -28,7 +28,7 @@ def measured(event: Event, away: Mapping[str, float]) -> Event:
 def carried_out(
     group: Group,
     event: Event,
-    now: Now,
+    now: World,
     *,
     ending: str = "carried out",
     moved: dict[str, str] | None = None,
@@ -52,7 +52,7 @@ def carried_out(
 def finished(
     group: Group,
     event: Event,
-    now: Now,
+    now: World,
     *,
     ending: str = "carried out",
     carried_out: bool = True,
@@ -87,7 +87,7 @@ def finished(
 def _with_moves(
     group: Group,
     event: Event,
-    now: Now,
+    now: World,
     items: list[Change],
     moved: dict[str, str],
     *,
@@ -103,7 +103,7 @@ def _with_moves(
 
 
 def partly_moved(
-    group: Group, event: Event, now: Now, change: EventMoved, moved: dict[str, str]
+    group: Group, event: Event, now: World, change: EventMoved, moved: dict[str, str]
 ) -> tuple[Change, ...]:
     """Return the changes that record which machines of an event that is not over have moved: it is
     no longer about them."""
@@ -115,7 +115,7 @@ def partly_moved(
 def _moved(
     group: Group,
     event: Event,
-    now: Now,
+    now: World,
     items: list[Change],
     departing: Collection[str],
     moved: dict[str, str],
@@ -128,7 +128,7 @@ def _moved(
     return (*items, *moot(apply(group, tuple(items)), now, f"with {event.id}"))
 
 
-def moot(group: Group, now: Now, moved_by: str = "") -> list[Change]:
+def moot(group: Group, now: World, moved_by: str = "") -> list[Change]:
     """Return the changes that end pointless events: all machines of these no longer exist, or have
     moved away (by the event that `moved_by` names) before the event started."""
     if not group.events:
@@ -175,7 +175,7 @@ def machine_on(machine: Machine, host: str, *, by_driver: bool = False) -> Machi
     )
 
 
-def record_move(group: Group, command: RecordMove, now: Now) -> Changes | Refused:
+def record_move(group: Group, command: RecordMove, now: World) -> Changes | Refused:
     """Record that a machine is on a host: what is planned for its old host is not for it."""
     machine = group.machine(command.machine)
     if machine is None:

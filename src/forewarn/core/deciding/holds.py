@@ -21,9 +21,10 @@ from forewarn.core.fleet import domain_name
 from forewarn.core.group import Group
 from forewarn.core.halts import Halt
 from forewarn.core.labels import labels_of, matches, parse
-from forewarn.core.time import Now, Time
+from forewarn.core.time import Time
 from forewarn.core.windows.model import MaintenanceConfiguration
 from forewarn.core.windows.openings import is_open, next_open, next_span
+from forewarn.core.world import World
 from forewarn.support.text import listing, utc
 
 NEVER: Time = -1  # before every NotBefore
@@ -62,7 +63,7 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
     unblocked_by: str = ""  # who or what can lift it
 
 
-def with_clock(holds: Iterable[Hold], now: Now) -> tuple[Hold, ...]:
+def with_clock(holds: Iterable[Hold], now: World) -> tuple[Hold, ...]:
     """Return the holds, preceded by one for the clock if it is untrusted."""
     if now.untrusted is None:
         return tuple(holds)
@@ -84,14 +85,14 @@ def behind(first: Hold, holds: Iterable[Hold], unblocked_by: str) -> tuple[Hold,
     )
 
 
-def notice_over_at(event: Event, now: Now) -> Time:
+def notice_over_at(event: Event, now: World) -> Time:
     """Return when the event may start without approval: at NotBefore, or when the grace after an
     outage ends if that is later."""
     grace = now.grace_ends
     return event.not_before if grace is None else max(event.not_before, grace)
 
 
-def notice_over_by(now: Now) -> Time:
+def notice_over_by(now: World) -> Time:
     """Return the latest NotBefore with which an event may start without approval now."""
     if now.untrusted is not None:
         return NEVER
@@ -99,11 +100,11 @@ def notice_over_by(now: Now) -> Time:
     return now.at if grace is None or now.at >= grace else NEVER
 
 
-def notice_over(event: Event, now: Now) -> bool:
+def notice_over(event: Event, now: World) -> bool:
     return event.not_before <= notice_over_by(now)
 
 
-def in_restore_grace(event: Event, now: Now) -> bool:
+def in_restore_grace(event: Event, now: World) -> bool:
     """Is the event from a backup that was restored a moment ago? It may have been cancelled after
     the backup was made: approved or not, it waits until there was time to cancel it again."""
     return (
@@ -121,7 +122,7 @@ class HaltedMachines:
     """The halts that cover machines of a group, and evacuations that have paused. Which machines
     are covered is computed once for several events, and not at all if nothing is asked."""
 
-    def __init__(self, group: Group, now: Now) -> None:
+    def __init__(self, group: Group, now: World) -> None:
         self._group, self._hosts = group, now.halted_hosts
         self._not_back = now.not_back
         self._halts = [h for h in now.halts if not h.groups or group.name in h.groups]
@@ -234,7 +235,7 @@ class Occupancy:
         }
 
 
-def waiting_deletes(events: Iterable[Event], now: Now) -> list[Event]:
+def waiting_deletes(events: Iterable[Event], now: World) -> list[Event]:
     """Return the unapproved deletes whose notice has not passed, the earliest NotBefore first.
 
     Approved deletes wait for these.
@@ -250,13 +251,13 @@ def waiting_deletes(events: Iterable[Event], now: Now) -> list[Event]:
     return sorted(waiting, key=lambda event: event.not_before)
 
 
-def span_open(event: Event, now: Now) -> bool:
+def span_open(event: Event, now: World) -> bool:
     """Is the window of its rollout open, if it has one?"""
     span = event.span
     return span is None or (span.opens <= now.at and (span.closes is None or now.at < span.closes))
 
 
-def window_open(group: Group, event: Event, now: Now) -> bool:
+def window_open(group: Group, event: Event, now: World) -> bool:
     """Is this a time at which the event may start?"""
     return span_open(event, now) and is_open(configurations_of(group, event, now), now.at)
 
@@ -281,12 +282,12 @@ def opens_at(
     return at if closes is None or at < closes else None
 
 
-def awaits_approval(event: Event, now: Now) -> bool:
+def awaits_approval(event: Event, now: World) -> bool:
     """Has nobody approved it, and has its notice not passed?"""
     return event.approved is None and not notice_over(event, now)
 
 
-def earlier_deletes(event: Event, now: Now, deletes: Sequence[Event]) -> tuple[str, ...]:
+def earlier_deletes(event: Event, now: World, deletes: Sequence[Event]) -> tuple[str, ...]:
     """Return the ids of the deletes that the event has to wait for. `deletes` are its group's
     `waiting_deletes`."""
     if not event.traits.coupled or notice_over(event, now):
@@ -297,7 +298,7 @@ def earlier_deletes(event: Event, now: Now, deletes: Sequence[Event]) -> tuple[s
 
 
 def window_holds(
-    event: Event, configurations: Sequence[MaintenanceConfiguration], now: Now
+    event: Event, configurations: Sequence[MaintenanceConfiguration], now: World
 ) -> list[Hold]:
     """Return the holds of windows that are not open, and of blackouts: approved or not, the event
     waits."""
@@ -305,7 +306,7 @@ def window_holds(
 
 
 def _configuration_holds(
-    event: Event, configurations: Sequence[MaintenanceConfiguration], now: Now
+    event: Event, configurations: Sequence[MaintenanceConfiguration], now: World
 ) -> list[Hold]:
     if is_open(configurations, now.at):
         return []
@@ -345,7 +346,7 @@ def _configuration_holds(
     return holds
 
 
-def _span_holds(event: Event, now: Now) -> list[Hold]:
+def _span_holds(event: Event, now: World) -> list[Hold]:
     span = event.span
     if span is None or span_open(event, now):
         return []
@@ -361,7 +362,7 @@ def _span_holds(event: Event, now: Now) -> list[Hold]:
     ]
 
 
-def restore_holds(event: Event, now: Now) -> list[Hold]:
+def restore_holds(event: Event, now: World) -> list[Hold]:
     """Return the hold of an event from a backup that was restored a moment ago."""
     if not in_restore_grace(event, now):
         return []
@@ -377,7 +378,7 @@ def restore_holds(event: Event, now: Now) -> list[Hold]:
     ]
 
 
-def time_holds(group: Group, event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
+def time_holds(group: Group, event: Event, now: World, deletes: Sequence[Event]) -> list[Hold]:
     """Return the holds that time or an approval lifts. `deletes` are `waiting_deletes(group)`."""
     if event.joint is not None:
         return [
@@ -395,7 +396,7 @@ def time_holds(group: Group, event: Event, now: Now, deletes: Sequence[Event]) -
     ]
 
 
-def _notice_holds(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
+def _notice_holds(event: Event, now: World, deletes: Sequence[Event]) -> list[Hold]:
     if awaits_approval(event, now):
         result = []
         if now.at < event.not_before:

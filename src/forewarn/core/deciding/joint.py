@@ -45,9 +45,10 @@ from forewarn.core.events import Event, Joint, Status
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move
 from forewarn.core.refusal import Hint, Refused, conflict
-from forewarn.core.time import Now, Time, ceil_second
+from forewarn.core.time import Time, ceil_second
 from forewarn.core.windows.model import MaintenanceConfiguration
 from forewarn.core.windows.openings import is_open, next_open
+from forewarn.core.world import World
 from forewarn.support.text import listing
 
 
@@ -93,24 +94,24 @@ class JointState:
             }
         return self._events[name]
 
-    def halted(self, active: Mapping[str, Event], now: Now) -> bool:
+    def halted(self, active: Mapping[str, Event], now: World) -> bool:
         """Has an operator halted one of the events of a joint?"""
         return bool(now.halts) and any(
             self.halted_machines(name, now).stop(event) for name, event in active.items()
         )
 
-    def halted_machines(self, name: str, now: Now) -> HaltedMachines:
+    def halted_machines(self, name: str, now: World) -> HaltedMachines:
         if name not in self._halted:
             self._halted[name] = HaltedMachines(self.groups[name], now)
         return self._halted[name]
 
-    def cut_off(self, active: Mapping[str, Event], now: Now) -> bool:
+    def cut_off(self, active: Mapping[str, Event], now: World) -> bool:
         """Is one of the events of a joint on a host that is unreachable now?"""
         return bool(now.unreachable or now.strayed) and any(
             self.unreachable_machines(name, now).cut_off(event) for name, event in active.items()
         )
 
-    def unreachable_grace_ends(self, active: Mapping[str, Event], now: Now) -> Time:
+    def unreachable_grace_ends(self, active: Mapping[str, Event], now: World) -> Time:
         """Return until when a joint does not start by its NotBefore because its host was
         unreachable; 0 if it was not, or if the joint is approved."""
         if not (now.unreachable or now.left_unreachable) or approved(self.groups, active):
@@ -120,20 +121,20 @@ class JointState:
         ]
         return max((at for at in ends if at is not None), default=0)
 
-    def unreachable_machines(self, name: str, now: Now) -> UnreachableMachines:
+    def unreachable_machines(self, name: str, now: World) -> UnreachableMachines:
         if name not in self._unreachable:
             self._unreachable[name] = UnreachableMachines(self.groups[name], now)
         return self._unreachable[name]
 
     def configurations(
-        self, active: Mapping[str, Event], now: Now
+        self, active: Mapping[str, Event], now: World
     ) -> tuple[MaintenanceConfiguration, ...]:
         """Return the configurations that the events of a joint have to obey. An operator's override
         is for one event: what the other groups have been promised stands."""
         found = [configurations_of(self.groups[name], event, now) for name, event in active.items()]
         return tuple(dict.fromkeys(c for configurations in found for c in configurations))
 
-    def can_start(self, active: Mapping[str, Event], now: Now) -> bool:
+    def can_start(self, active: Mapping[str, Event], now: World) -> bool:
         """Can the events of a joint start now, because nothing holds any of them?"""
         return (
             now.untrusted is None
@@ -148,12 +149,12 @@ class JointState:
         )
 
 
-def _uninformed(active: Mapping[str, Event], now: Now) -> tuple[str, ...]:
+def _uninformed(active: Mapping[str, Event], now: World) -> tuple[str, ...]:
     """Return the machines on the host of a joint that do not know of it."""
     return next((now.uninformed.get(event.host, ()) for event in active.values()), ())
 
 
-def agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: Now) -> bool:
+def agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: World) -> bool:
     """Has their notice passed, or have all enabled groups, and at least one group, approved?"""
     return any(notice_over(event, now) for event in active.values()) or approved(groups, active)
 
@@ -164,7 +165,7 @@ def approved(groups: Mapping[str, Group], active: Mapping[str, Event]) -> bool:
     return bool(votes) and all(votes)
 
 
-def movable_joints(group: Group, now: Now) -> dict[str, Joint]:
+def movable_joints(group: Group, now: World) -> dict[str, Joint]:
     """Return the joints that may start or end as far as this group is concerned."""
     return {
         event.joint.id: event.joint
@@ -188,7 +189,7 @@ def departed_joints(before: Group, after: Group) -> dict[str, Joint]:
 def settle_joints(
     states: MutableMapping[str, Group],
     touched: dict[str, Joint],
-    now: Now,
+    now: World,
     away: Mapping[str, float],
 ) -> dict[str, list[Change]]:
     """Start the joints that can start, and end those whose lead is over; return changes by group.
@@ -210,7 +211,7 @@ def settle_joints(
 
 
 def _settled(
-    state: JointState, joint: Joint, now: Now, away: Mapping[str, float]
+    state: JointState, joint: Joint, now: World, away: Mapping[str, float]
 ) -> dict[str, tuple[Change, ...]]:
     active = state.members(joint)
     started_events = [event for event in active.values() if event.status is Status.STARTED]
@@ -234,7 +235,7 @@ def _settled(
     return starts
 
 
-def holds(groups: Mapping[str, Group], joint: Joint, now: Now) -> tuple[Hold, ...]:
+def holds(groups: Mapping[str, Group], joint: Joint, now: World) -> tuple[Hold, ...]:
     """Return what the events of a joint wait for: empty exactly if they start now."""
     state = JointState(groups)
     active = state.members(joint)
@@ -302,7 +303,7 @@ def _not_warned(machines: Sequence[str], active: Mapping[str, Event]) -> Hold:
     )
 
 
-def _not_agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: Now) -> Hold:
+def _not_agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: World) -> Hold:
     first = next(iter(active.values()))
     unapproved = [n for n, e in active.items() if groups[n].enabled and e.approved is None]
     missing = (
@@ -325,7 +326,7 @@ def _not_agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: N
 class JointsDue:
     """When time alone starts joints at one instant, computed once per joint for all its groups."""
 
-    def __init__(self, groups: Mapping[str, Group], now: Now) -> None:
+    def __init__(self, groups: Mapping[str, Group], now: World) -> None:
         self._state, self._now = JointState(groups), now
         self._due: dict[str, Time | None] = {}
 
@@ -342,7 +343,7 @@ class JointsDue:
         return self._due[joint.id]
 
 
-def _due(state: JointState, joint: Joint, now: Now) -> Time | None:
+def _due(state: JointState, joint: Joint, now: World) -> Time | None:
     active = state.members(joint)
     if any(event.status is Status.STARTED for event in active.values()):
         return None
@@ -366,7 +367,7 @@ def _due(state: JointState, joint: Joint, now: Now) -> Time | None:
 
 
 def with_common_start(
-    groups: Mapping[str, Group], commands: Sequence[tuple[str, Command]], now: Now
+    groups: Mapping[str, Group], commands: Sequence[tuple[str, Command]], now: World
 ) -> Sequence[tuple[str, Command]] | Refused:
     """Return the commands with one NotBefore for all events of a joint that are announced together:
     the first time that the configurations of all groups allow."""

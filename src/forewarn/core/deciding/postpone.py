@@ -13,15 +13,16 @@ from forewarn.core.deciding.joint import JointState
 from forewarn.core.events import Event, Status
 from forewarn.core.group import Group
 from forewarn.core.refusal import Refused, conflict, invalid
-from forewarn.core.time import SECOND, Duration, Now, Time, ceil_second
+from forewarn.core.time import SECOND, Duration, Time, ceil_second
 from forewarn.core.windows.may_postpone import times_text
 from forewarn.core.windows.model import MaintenanceConfiguration
 from forewarn.core.windows.openings import next_open
+from forewarn.core.world import World
 from forewarn.support.text import in_words, utc
 
 
 def postponed_until(
-    groups: Mapping[str, Group], event: Event, wanted: Time | None, by: Duration, now: Now
+    groups: Mapping[str, Group], event: Event, wanted: Time | None, by: Duration, now: World
 ) -> Time | Refused:
     """Return the new NotBefore of an event that its group wants to postpone: until a time, or by a
     duration."""

@@ -18,7 +18,8 @@ from forewarn.core.deciding.holds import Hold, HoldKind
 from forewarn.core.events import Event
 from forewarn.core.fleet import Machine, reached_by
 from forewarn.core.group import Group
-from forewarn.core.time import Now, Time
+from forewarn.core.time import Time
+from forewarn.core.world import World
 from forewarn.support.text import listing, utc
 
 MAX_NAMED_HOSTS = 10  # hosts for each of which a waiting event has a hold of its own
@@ -28,7 +29,7 @@ class UnreachableMachines:
     """The machines of a group on hosts that are unreachable, or have been a moment ago. Which these
     are is computed once for several events, and not at all if there is no such host."""
 
-    def __init__(self, group: Group, now: Now) -> None:
+    def __init__(self, group: Group, now: World) -> None:
         self._group, self._now = group, now
         self._hosts: dict[str, tuple[str, ...]] | None = None  # by machine
 
@@ -91,7 +92,7 @@ class UnreachableMachines:
 
 
 def reach_holds(
-    event: Event, unreachable: UnreachableMachines, now: Now, *, agreed: bool
+    event: Event, unreachable: UnreachableMachines, now: World, *, agreed: bool
 ) -> list[Hold]:
     """Return the holds of hosts that cannot be reached: approved or not, the event waits; and of
     hosts that have just joined again, unless everybody who has to has approved it (`agreed`)."""
@@ -132,7 +133,7 @@ def reach_holds(
     return holds
 
 
-def _strayed(event: Event, machines: list[str], now: Now) -> Hold:
+def _strayed(event: Event, machines: list[str], now: World) -> Hold:
     return Hold(
         kind=HoldKind.REACH,
         message=f"{listing(machines)} cannot be reached: it polls on another host than the one that"
@@ -148,7 +149,7 @@ def _approvers(event: Event) -> str:
     return f"any machine of group '{event.group}', or an operator, by approving it"
 
 
-def with_departures(now: Now, before: Group, after: Group) -> Now:
+def with_departures(now: World, before: Group, after: Group) -> World:
     """Return `now` with the machines that have left hosts that are unreachable in between: nothing
     may start for them yet by its NotBefore."""
     if not now.unreachable or before.machines is after.machines:
@@ -173,7 +174,7 @@ def answer_on(group: Group, command: AnswerOn) -> Changes:
     return Changes() if after == machine else Changes((MachinePut(after),))
 
 
-def with_former_hosts(group: Group, items: tuple[Change, ...], now: Now) -> tuple[Change, ...]:
+def with_former_hosts(group: Group, items: tuple[Change, ...], now: World) -> tuple[Change, ...]:
     """Return changes in which machines that move to a host that is unreachable are answered where
     they were answered before."""
     unreachable = {host for host, joined in now.unreachable.items() if joined is None}
@@ -194,19 +195,19 @@ def with_former_hosts(group: Group, items: tuple[Change, ...], now: Now) -> tupl
     )
 
 
-def not_called(event: Event, host: str, now: Now) -> Hold:
+def not_called(event: Event, host: str, now: World) -> Hold:
     """Return the hold of an event that had started when a host could not be reached any more."""
     return _unreachable(event, host, now, "so the driver has not been called yet")
 
 
-def _cut_off(event: Event, host: str, machines: list[str], now: Now) -> Hold:
+def _cut_off(event: Event, host: str, machines: list[str], now: World) -> Hold:
     if event.unannounced:
         return _unreachable(event, host, now, f"so nothing is done to {listing(machines)}")
     effect = f"so {listing(machines)} may still be shown this as Scheduled"
     return _unreachable(event, host, now, effect)
 
 
-def _unreachable(event: Event, host: str, now: Now, effect: str) -> Hold:
+def _unreachable(event: Event, host: str, now: World, effect: str) -> Hold:
     since = now.unreachable_since.get(host, event.raised_at)
     return Hold(
         kind=HoldKind.REACH,
@@ -217,7 +218,7 @@ def _unreachable(event: Event, host: str, now: Now, effect: str) -> Hold:
     )
 
 
-def unheard(group: Group, now: Now) -> bool:
+def unheard(group: Group, now: World) -> bool:
     """Are all living machines of the group on hosts that are unreachable, so that polls of theirs
     would not be known of?"""
     if not now.unreachable:

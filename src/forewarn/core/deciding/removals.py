@@ -22,8 +22,9 @@ from forewarn.core.fleet import GroupKind, Machine, Policy
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Hint, Refused, conflict
-from forewarn.core.time import HOUR, MINUTE, SECOND, Duration, Now
+from forewarn.core.time import HOUR, MINUTE, SECOND, Duration
 from forewarn.core.windows.may_postpone import may_postpone_problem
+from forewarn.core.world import World
 from forewarn.support.limits import MAX_BLACKOUTS, MAX_WINDOWS
 from forewarn.support.text import in_words, listing
 
@@ -33,7 +34,7 @@ MIN_BACK_WITHIN: Duration = 10 * SECOND  # clients may poll every few seconds
 MAX_BACK_WITHIN: Duration = HOUR  # a rollout waits for as long
 
 
-def evict(group: Group, command: c.Evict, now: Now) -> Changes | Refused:
+def evict(group: Group, command: c.Evict, now: World) -> Changes | Refused:
     machine = _removable(group, command)
     if not isinstance(machine, Machine):
         return machine
@@ -59,7 +60,7 @@ def evict(group: Group, command: c.Evict, now: Now) -> Changes | Refused:
     return _raised(group, event, command.by)
 
 
-def delete(group: Group, command: c.Delete, now: Now) -> Changes | Refused:
+def delete(group: Group, command: c.Delete, now: World) -> Changes | Refused:
     machine = _removable(group, command)
     if not isinstance(machine, Machine):
         return machine

@@ -14,7 +14,8 @@ from forewarn.core.events import Event, EventType, Waiting
 from forewarn.core.fleet import NotBack, OverWhen
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
-from forewarn.core.time import HOUR, MINUTE, Duration, Durations, Now, Time
+from forewarn.core.time import HOUR, MINUTE, Duration, Durations, Time
+from forewarn.core.world import World
 from forewarn.support.text import listing
 
 POLLED_WITHIN: Duration = HOUR  # before its event starts, for a machine that is waited for
@@ -34,7 +35,7 @@ def back_within(group: Group, type: EventType, rules: Durations) -> Duration:
     return rules.paced(min(within, LONGEST_PAUSE) if traits.keeps_memory else within)
 
 
-def polling(group: Group, event: Event, now: Now) -> tuple[str, ...]:
+def polling(group: Group, event: Event, now: World) -> tuple[str, ...]:
     """Return the machines of a starting event that can be expected to poll after it."""
     within = back_within(group, event.type, now.rules)
     if not within:
@@ -49,7 +50,7 @@ def polling(group: Group, event: Event, now: Now) -> tuple[str, ...]:
     )
 
 
-def waiting(group: Group, event: Event, now: Now) -> Waiting | None:
+def waiting(group: Group, event: Event, now: World) -> Waiting | None:
     """Return the machines that an event waits for from now on, since it was carried out; None if
     there are none."""
     if not event.polling or not back_within(group, event.type, now.rules):
@@ -59,7 +60,7 @@ def waiting(group: Group, event: Event, now: Now) -> Waiting | None:
     return Waiting(machines=machines, since=now.at, served=now.served) if machines else None
 
 
-def missing(group: Group, event: Event, now: Now) -> tuple[str, ...]:
+def missing(group: Group, event: Event, now: World) -> tuple[str, ...]:
     """Return the machines that an event still waits for."""
     if event.waiting is None or not back_within(group, event.type, now.rules):
         return ()
@@ -71,7 +72,7 @@ def missing(group: Group, event: Event, now: Now) -> tuple[str, ...]:
     )
 
 
-def over_at(group: Group, event: Event, now: Now) -> Time | None:
+def over_at(group: Group, event: Event, now: World) -> Time | None:
     """Return until when an event waits for its machines; None if it does not, or not yet."""
     if event.waiting is None:
         return None
@@ -80,7 +81,7 @@ def over_at(group: Group, event: Event, now: Now) -> Time | None:
     return event.waiting.served + back_within(group, event.type, now.rules) + now.lost
 
 
-def returned(group: Group, now: Now) -> tuple[Change, ...]:
+def returned(group: Group, now: World) -> tuple[Change, ...]:
     """Return the changes that end events whose machines are back, or have not come back in time."""
     items: list[Change] = []
     for event in group.events:
@@ -90,7 +91,7 @@ def returned(group: Group, now: Now) -> tuple[Change, ...]:
     return tuple(items)
 
 
-def _over(group: Group, event: Event, not_back: tuple[str, ...], now: Now) -> list[Change]:
+def _over(group: Group, event: Event, not_back: tuple[str, ...], now: World) -> list[Change]:
     assert event.waiting is not None
     ending = (
         f"carried out, but {listing(not_back)} did not come back" if not_back else "carried out"

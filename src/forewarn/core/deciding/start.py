@@ -30,10 +30,10 @@ from forewarn.core.deciding.returns import polling, returned
 from forewarn.core.events import Approval, ApprovalKind, Attempt, Event, Source, Status
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
-from forewarn.core.time import Now
+from forewarn.core.world import World
 
 
-def settle(group: Group, now: Now) -> tuple[Change, ...]:
+def settle(group: Group, now: World) -> tuple[Change, ...]:
     """Return the changes that end every event whose machines are back, and start every event that
     nothing holds, in the order of raising."""
     if now.untrusted is not None:
@@ -45,7 +45,7 @@ def settle(group: Group, now: Now) -> tuple[Change, ...]:
     return _Settlement(group, now).items
 
 
-def _nothing_to_start(events: Sequence[Event], now: Now) -> bool:
+def _nothing_to_start(events: Sequence[Event], now: World) -> bool:
     """Is there certainly nothing to start? A cheap check, because this is so after most commands
     and a group may have thousands of events."""
     latest = notice_over_by(now)
@@ -60,7 +60,7 @@ def _nothing_to_start(events: Sequence[Event], now: Now) -> bool:
 class _Settlement:
     """Computes, in `items`, the changes that `settle` returns."""
 
-    def __init__(self, group: Group, now: Now) -> None:
+    def __init__(self, group: Group, now: World) -> None:
         self._group, self._now = group, now
         self._active = {event.id: event for event in group.events}
         self._occupancy = Occupancy(group.events)
@@ -147,7 +147,7 @@ class _Settlement:
         return changes
 
 
-def _may_start(group: Group, event: Event, now: Now) -> bool:
+def _may_start(group: Group, event: Event, now: World) -> bool:
     """Do its own times and its approval let it start? Joint events start in `joint.py`."""
     return (
         event.status is Status.SCHEDULED
@@ -158,7 +158,7 @@ def _may_start(group: Group, event: Event, now: Now) -> bool:
     )
 
 
-def why(group: Group, id: str, now: Now) -> tuple[Hold, ...]:
+def why(group: Group, id: str, now: World) -> tuple[Hold, ...]:
     """Return what a Scheduled event waits for: empty exactly if a Tick would start it.
 
     Computed for the group as it would be after a Tick, so that if only one of two events can start,
@@ -193,7 +193,7 @@ def why(group: Group, id: str, now: Now) -> tuple[Hold, ...]:
     )
 
 
-def started(group: Group, event: Event, now: Now) -> Event:
+def started(group: Group, event: Event, now: World) -> Event:
     """Return the Started event, with its first attempt: the driver is asked right after."""
     return move(
         event,
@@ -204,7 +204,7 @@ def started(group: Group, event: Event, now: Now) -> Event:
     )
 
 
-def ended(event: Event, now: Now, ending: str, by: str = "") -> EventMoved:
+def ended(event: Event, now: World, ending: str, by: str = "") -> EventMoved:
     """Return the change that withdraws a pointless event, or finishes it if it has started."""
     what = Move.WITHDRAW if event.status is Status.SCHEDULED else Move.FINISH
     return EventMoved(what, move(event, what, ended_at=now.at, ending=ending), by)

@@ -20,7 +20,8 @@ from forewarn.core.rollouts.progress import (
     RolloutProgress,
     StepState,
 )
-from forewarn.core.time import DAY, MINUTE, Duration, Now, Time
+from forewarn.core.time import DAY, MINUTE, Duration, Time
+from forewarn.core.world import World
 
 FORECAST_AHEAD: Duration = 3_650 * DAY
 TYPICAL_DURATION: Duration = 10 * MINUTE  # of an event in status Started, unless given
@@ -42,7 +43,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
 def forecast(
     rollout: Rollout,
-    now: Now,
+    now: World,
     configurations: Mapping[str, Configurations] = MappingProxyType({}),
     lanes: Sequence[LaneProgress] = (),
 ) -> Forecast:
@@ -64,7 +65,7 @@ class _Simulation:
     def __init__(
         self,
         rollout: Rollout,
-        now: Now,
+        now: World,
         event_duration: Duration,
         configurations: Mapping[str, Configurations],
         lanes: Sequence[LaneProgress],

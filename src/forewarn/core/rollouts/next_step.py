@@ -27,9 +27,10 @@ from forewarn.core.rollouts.progress import (
     proven_until,
     step_text,
 )
-from forewarn.core.time import SECOND, Duration, Now, Time, ceil_second
+from forewarn.core.time import SECOND, Duration, Time, ceil_second
 from forewarn.core.windows.model import MaintenanceConfiguration, Span
 from forewarn.core.windows.openings import LOOK_AHEAD, next_open, next_span
+from forewarn.core.world import World
 from forewarn.support.text import counted, in_words, listing, utc
 
 ANNOUNCING: Duration = SECOND  # that an announcement may take, while its driver is asked
@@ -79,7 +80,7 @@ def ending(rollout: Rollout) -> str:
 
 
 def appointment(
-    rollout: Rollout, now: Now, configurations: Configurations = ()
+    rollout: Rollout, now: World, configurations: Configurations = ()
 ) -> Appointment | None:
     """Return the first instant after the notice that lies in a window of the rollout and that the
     configurations of a step allow; None if there is none, or not before the deadline."""
@@ -96,12 +97,12 @@ def appointment(
     return Appointment(when.not_before, Span(span.opens, closes))
 
 
-def announced(now: Now) -> Now:
+def announced(now: World) -> World:
     """Return when a step is announced about which its driver is asked now."""
     return msgspec.structs.replace(now, at=now.at + ANNOUNCING)
 
 
-def _in_windows(rollout: Rollout, now: Now, configurations: Configurations) -> Appointment | None:
+def _in_windows(rollout: Rollout, now: World, configurations: Configurations) -> Appointment | None:
     soonest = now.after_notice(rollout.event_notice)
     lasts = now.rules.paced(rollout.lasts or 0) if rollout.must_end_in_window else 0
     own = MaintenanceConfiguration(name="", windows=rollout.windows)
@@ -122,7 +123,7 @@ def _in_windows(rollout: Rollout, now: Now, configurations: Configurations) -> A
     return None
 
 
-def uninformed(event: Event, now: Now) -> bool:
+def uninformed(event: Event, now: World) -> bool:
     """Does it not start because there are machines on its host that do not know of it?"""
     planned = event.status is Status.SCHEDULED and event.joint is not None
     return planned and bool(now.uninformed.get(event.host))
@@ -133,13 +134,13 @@ def next_step(
     events: Mapping[str, Sequence[Event]],  # by cause, in the order of raising
     gate_answers: Mapping[str, GateAnswer],  # by the cause of the step before the gate
     machines_of: Callable[[Step], Sequence[str]],  # the current machines of a step
-    now: Now,
+    now: World,
 ) -> Next:
     """Decide what a rollout does now."""
     return decide(RolloutProgress(rollout, events, machines_of), gate_answers, now)
 
 
-def decide(progress: RolloutProgress, gate_answers: Mapping[str, GateAnswer], now: Now) -> Next:
+def decide(progress: RolloutProgress, gate_answers: Mapping[str, GateAnswer], now: World) -> Next:
     """Decide what a rollout does now, given its progress so far."""
     progress.refresh()
     rollout = progress.rollout
@@ -157,7 +158,7 @@ class _Decision:
     """One decision: collects what to do and what is waited for."""
 
     def __init__(
-        self, progress: RolloutProgress, gate_answers: Mapping[str, GateAnswer], now: Now
+        self, progress: RolloutProgress, gate_answers: Mapping[str, GateAnswer], now: World
     ) -> None:
         self.progress, self.rollout = progress, progress.rollout
         self.gate_answers, self.now = gate_answers, now

@@ -17,8 +17,9 @@ from forewarn.core.events import Event, Status
 from forewarn.core.fleet import domain_name
 from forewarn.core.halts import Halt
 from forewarn.core.rollouts.model import Action, Lane, Rollout, Step, Work
-from forewarn.core.time import Duration, Now, Time
+from forewarn.core.time import Duration, Time
 from forewarn.core.windows.model import MaintenanceConfiguration
+from forewarn.core.world import World
 from forewarn.support.text import listing
 
 Configurations: TypeAlias = tuple[MaintenanceConfiguration, ...]  # that a step has to obey
@@ -223,8 +224,8 @@ class RolloutProgress:
         configurations_of: Callable[[Step], Configurations] = lambda _: (),
         excluded: Callable[[Step], bool] = lambda _: False,
         on_host: Callable[[str], HostState] = lambda _: HostState(),
-        halts_of: Callable[[Step, Now], tuple[Halt, ...]] = lambda _, __: (),
-        unreachable_of: Callable[[Step, Now], tuple[str, ...]] = lambda _, __: (),
+        halts_of: Callable[[Step, World], tuple[Halt, ...]] = lambda _, __: (),
+        unreachable_of: Callable[[Step, World], tuple[str, ...]] = lambda _, __: (),
     ) -> None:
         """`on_host` is asked about hosts that are kept empty for work on them."""
         self.rollout = rollout
@@ -471,7 +472,7 @@ def _blocks(rollout: Rollout, event: Event) -> bool:
     return resumed.at == ended_at and event.id not in rollout.covers
 
 
-def proven_until(rollout: Rollout, lanes: Sequence[LaneProgress], now: Now) -> Time:
+def proven_until(rollout: Rollout, lanes: Sequence[LaneProgress], now: World) -> Time:
     """Return the last instant at which the maximum number of lanes (`at_once`) was in progress. A
     lane that was over and had baked by then has passed its gate.
 

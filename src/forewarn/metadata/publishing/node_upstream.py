@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from forewarn import __version__
-from forewarn.core import Durations, Machine, Now, Time
+from forewarn.core import Durations, Machine, Time, World
 from forewarn.core.time import MAX_TIME, SECOND
 from forewarn.metadata.publishing import updates
 from forewarn.metadata.publishing.journal import Journal, JournalFailed, Told
@@ -183,7 +183,7 @@ class NodeUpstream:
     def attach(self, sink: Callable[[GroupNews], None]) -> None:
         self._staged.attach(sink)
 
-    def now(self) -> Now:
+    def now(self) -> World:
         return self._clock.now(self._rules)
 
     async def enable(self, group: str) -> None:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from itertools import chain
 
-from forewarn.core import Now, Time
+from forewarn.core import Time, World
 from forewarn.metadata.publishing.messages import Polled, Report
 from forewarn.service.indexes.unknown_callers import UnknownCallers
 
@@ -55,7 +55,7 @@ class PollReport:
         version: str,
         incarnation: int,
         events: Collection[str],
-        now: Now,
+        now: World,
     ) -> None:
         """Record that a document was answered. Called for every poll, hence written to be fast."""
         polls = self._polls.get(machine)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
-from forewarn.core import Event, Group, Now, Status
+from forewarn.core import Event, Group, Status, World
 from forewarn.core.changes import EventMoved, MachinePut, MachineRemoved
 from forewarn.core.lifecycle import Move
 from forewarn.core.time import SECOND, Duration, Time
@@ -34,7 +34,7 @@ POLLS_TO_CATCH_UP = (
     2  # polls: the first one shows the change, the next one says that it has been handled
 )
 
-OnPoll: TypeAlias = Callable[[str, str, str, int, Collection[str], Now], None]
+OnPoll: TypeAlias = Callable[[str, str, str, int, Collection[str], World], None]
 Client: TypeAlias = tuple[str, str]  # a machine, and the id of the caller that polls as it
 GUEST = ""  # the caller id of requests over the wire
 NOBODY: frozenset[str] = frozenset()
@@ -178,7 +178,7 @@ class CatchUp:
         version: str,
         incarnation: int,
         ids: Collection[str],
-        now: Now,
+        now: World,
     ) -> None:
         """Count a poll that was answered with a document, or with 304."""
         self._on_poll(machine, group, version, incarnation, ids, now)

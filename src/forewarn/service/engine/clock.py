@@ -5,8 +5,8 @@ step of the wall clock it says since when it is steady again and how much time w
 decisions take that into account.
 
 A wall clock that is off by more than `ClockLimits` allow is not followed. Domain time then follows
-a kernel clock that cannot be set, and `Now.untrusted` says so, until the wall clock is right again
-or an operator accepts it.
+a kernel clock that cannot be set, and `World.untrusted` says so, until the wall clock is right
+again or an operator accepts it.
 
 A process that follows another one has a clock as well, and its time may be wrong, but it has
 promised nobody anything. When it begins to decide, `resume` begins anew.
@@ -20,7 +20,8 @@ from typing import Protocol
 
 import msgspec
 
-from forewarn.core.time import DAY, MINUTE, SECOND, Duration, Durations, Now, Time, UntrustedClock
+from forewarn.core.time import DAY, MINUTE, SECOND, Duration, Durations, Time
+from forewarn.core.world import UntrustedClock, World
 from forewarn.service.engine.clock_error import ClockError
 from forewarn.support import guard
 from forewarn.support.text import LONGEST
@@ -57,7 +58,7 @@ class ClockLimits(msgspec.Struct, frozen=True):
 
 
 class Clock(Protocol):
-    def now(self, rules: Durations) -> Now: ...
+    def now(self, rules: Durations) -> World: ...
 
     def resume(
         self,
@@ -106,8 +107,8 @@ class _Continuity:
         if self._steady_since is None:
             self._steady_since = self._floor
 
-    def _now(self, at: Time, rules: Durations) -> Now:
-        now = Now(
+    def _now(self, at: Time, rules: Durations) -> World:
+        now = World(
             at=at,
             steady_since=self._steady_since,
             lost=self._lost,
@@ -165,7 +166,7 @@ class RealClock(_Continuity):
         self._offset = wall - self._read_at
         return wall
 
-    def now(self, rules: Durations) -> Now:
+    def now(self, rules: Durations) -> World:
         return self._now(self._read(), rules)
 
     def resume(
@@ -289,7 +290,7 @@ class FollowedClock(_Continuity):
         self.error.shows(self._read() - monotonic)
         self.on_error()
 
-    def now(self, rules: Durations) -> Now:
+    def now(self, rules: Durations) -> World:
         return self._now(self._read(), rules)
 
     def _read(self) -> Time:
@@ -350,7 +351,7 @@ class VirtualClock(_Continuity):
         for call in self._moved:
             call()
 
-    def now(self, rules: Durations) -> Now:
+    def now(self, rules: Durations) -> World:
         return self._now(self._floor, rules)
 
     def resume(

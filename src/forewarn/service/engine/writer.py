@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from forewarn.core import Changes, Command, Durations, Group, Now, Refused, Time
+from forewarn.core import Changes, Command, Durations, Group, Refused, Time, World
 from forewarn.core.deciding.decide import decide_all
 from forewarn.core.deciding.reach import with_departures
 from forewarn.core.halts import Halt
 from forewarn.core.registry import Put, Registry
-from forewarn.core.time import LastPoll
+from forewarn.core.world import LastPoll
 from forewarn.service.engine import otel
 from forewarn.service.engine.clock import Clock
 from forewarn.service.engine.ledger import Ledger
@@ -73,7 +73,7 @@ class Writer:
         # These are shared with all writers that are made from this one.
         self._rules = [rules]
         self._defined_above = [0]
-        self._polls: list[dict[str, Any]] = []  # fields of `Now`
+        self._polls: list[dict[str, Any]] = []  # fields of `World`
 
     @property
     def rules(self) -> Durations:
@@ -85,7 +85,7 @@ class Writer:
 
     @property
     def defined_above(self) -> int:
-        """`Now.defined_above`; 0 if the state was never restored."""
+        """`World.defined_above`; 0 if the state was never restored."""
         return self._defined_above[0]
 
     @defined_above.setter
@@ -98,7 +98,7 @@ class Writer:
         heard: Mapping[str, Time],
         not_back: Mapping[str, Mapping[str, Time]],
     ) -> None:
-        """Let decisions know of polls: these fields of `Now` change as they come."""
+        """Let decisions know of polls: these fields of `World` change as they come."""
         self._polls[:] = [{"polls": polls, "heard": heard, "not_back": not_back}]
 
     def for_request(self, request: RequestContext) -> Writer:
@@ -121,19 +121,19 @@ class Writer:
         bound._polls = self._polls
         return bound
 
-    def now(self) -> Now:
+    def now(self) -> World:
         return self._now(self._store.registry)
 
-    def instant(self) -> Now:
+    def instant(self) -> World:
         """Return the time alone, without what decisions look at beside it."""
         return self._clock.now(self._rules[0])
 
-    def now_with(self, halt: Halt) -> Now:
+    def now_with(self, halt: Halt) -> World:
         """Return the time as if only this halt were in effect."""
         hosts = self._host_index.halted_hosts((halt,))
         return msgspec.structs.replace(self.now(), halts=(halt,), halted_hosts=hosts)
 
-    def _now(self, registry: Registry) -> Now:
+    def _now(self, registry: Registry) -> World:
         now = self.instant()
         uninformed, reach = self._host_index.uninformed, self._host_index.unreachable
         strayed = self._host_index.strayed
@@ -156,7 +156,7 @@ class Writer:
             defined_above=self.defined_above,
         )
 
-    def _with_departures(self, now: Now, states: States) -> Now:
+    def _with_departures(self, now: World, states: States) -> World:
         """Return `now` with the machines that have left hosts that are unreachable in this very
         batch, of which the index does not know yet."""
         for name, group in states.maps[0].items():

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from forewarn.core import Changes, Event, Group, Now, Refused, apply, decide
+from forewarn.core import Changes, Event, Group, Refused, World, apply, decide
 from forewarn.core import commands as c
 from forewarn.core.changes import EventMoved
 from forewarn.core.lifecycle import Move
@@ -82,7 +82,7 @@ class EventFaults:
                 elif fault.kind is FaultKind.VANISH:
                     self._vanish(fault, event)
 
-    def _apply(self, faulted: FaultedCommands, now: Now) -> None:
+    def _apply(self, faulted: FaultedCommands, now: World) -> None:
         states: dict[str, Group] = {}
         planned: list[tuple[str, c.Command]] = []
         for name, command in faulted.commands:
@@ -101,7 +101,7 @@ class EventFaults:
         faulted.commands = planned
 
     def _instead(
-        self, faulted: FaultedCommands, group: Group, expected: Changes, now: Now
+        self, faulted: FaultedCommands, group: Group, expected: Changes, now: World
     ) -> list[c.Command] | None:
         event = _raised(expected)
         if event is None:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import count
 
-from forewarn.core import Group, Now, Refused, Time
+from forewarn.core import Group, Refused, Time, World
 from forewarn.core.refusal import Hint, conflict, unknown
 from forewarn.service.faults.kinds import KINDS, FaultKind
 from forewarn.service.faults.model import STATES, ActiveFault, Fault, FaultAccount
@@ -37,7 +37,7 @@ class AllMachines(set[str]):
 
 class Faults:
     def __init__(
-        self, store: Store, machine_index: MachineIndex, now: Callable[[], Now], allowed: bool
+        self, store: Store, machine_index: MachineIndex, now: Callable[[], World], allowed: bool
     ) -> None:
         self._machine_index = machine_index
         self._now = now

@@ -19,7 +19,7 @@ from itertools import islice
 
 import msgspec
 
-from forewarn.core import Event, Group, Now, Time
+from forewarn.core import Event, Group, Time, World
 from forewarn.core.changes import Enabled, EventMoved, MachinePut, MachineRemoved
 from forewarn.core.events import ApprovalKind
 from forewarn.core.history import Record, RecordKind
@@ -184,7 +184,7 @@ class PollIndex:
             if before:
                 polls.interval = (polls.last - before) // (times + 1)
 
-    def alive(self, group: str, now: Now) -> None:
+    def alive(self, group: str, now: World) -> None:
         """Note a poll that was not answered with a document, because it was throttled."""
         self._last_polls[group] = now.served
         self._unsaved.add(group)
@@ -196,7 +196,7 @@ class PollIndex:
         version: str,
         incarnation: int,
         ids: Collection[str],
-        now: Now,
+        now: World,
     ) -> None:
         """Note a poll that was answered with a document, which lists the events `ids`.
 
@@ -274,11 +274,11 @@ class PollIndex:
             if sighting is not None and machine.alive and not newer:
                 self._polls[machine.name] = MachinePolls.stored(sighting)
 
-    async def save_first_sightings(self, now: Now) -> None:
+    async def save_first_sightings(self, now: World) -> None:
         """Save which machines were shown events, and nothing that can wait."""
         await self._save(now, PollSightings(seen={}))
 
-    async def save(self, now: Now, *, all_machines: bool = False) -> None:
+    async def save(self, now: World, *, all_machines: bool = False) -> None:
         """Save what has changed; of the machines, those whose turn it is, or all of them."""
         unsaved, self._unsaved = self._unsaved, set()
         uses, self._unsaved_uses = self._unsaved_uses, set()
@@ -308,7 +308,7 @@ class PollIndex:
                     polls.saved = -1
             raise
 
-    async def _save(self, now: Now, sightings: PollSightings) -> None:
+    async def _save(self, now: World, sightings: PollSightings) -> None:
         """Save sightings, and which machines were shown events."""
         self.first_unsaved.clear()
         unsaved = dict(self._unsaved_sights)

@@ -1,6 +1,6 @@
 """Hosts that cannot be reached, because their node is cut off, and those whose node has just joined
 again. Kept in memory by whoever has the connections to the nodes; decisions see it as
-`Now.unreachable`.
+`World.unreachable`.
 
 Only hosts that are expected to have a node (`Host.node`) can be unreachable. When a process begins
 to decide, no node has a connection to it yet, so all of them are."""
@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from forewarn.core import Group, Now, Time
+from forewarn.core import Group, Time, World
 from forewarn.core.fleet import Health
 from forewarn.core.registry import ClockAccepted, HostPut, HostRemoved
 from forewarn.core.time import Duration
@@ -140,9 +140,9 @@ class UnreachableHosts:
             if back is None and known[host].health is not Health.FAILED
         }
 
-    def at(self, now: Now) -> Copies:
-        """Return `Now.unreachable`, `Now.unreachable_since` and `Now.left_unreachable` for this
-        instant."""
+    def at(self, now: World) -> Copies:
+        """Return `World.unreachable`, `World.unreachable_since` and `World.left_unreachable` for
+        this instant."""
         while self._back and now.at >= now.grace_after(next(iter(self._back.values()))):
             self._drop(next(iter(self._back)))
         while self.left and now.at >= now.grace_after(next(iter(self.left.values()))):

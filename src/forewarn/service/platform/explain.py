@@ -14,7 +14,7 @@ from typing import cast
 
 import msgspec
 
-from forewarn.core import Event, Group, Now, Refused, Status, Time, apply, decide
+from forewarn.core import Event, Group, Refused, Status, Time, World, apply, decide
 from forewarn.core import commands as c
 from forewarn.core.deciding import joint
 from forewarn.core.deciding.holds import Hold, HoldKind, behind
@@ -72,7 +72,7 @@ class EventExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def under_way(
-    event: Event, group: Group, untold: Iterable[str], interim: Interim | None, now: Now
+    event: Event, group: Group, untold: Iterable[str], interim: Interim | None, now: World
 ) -> tuple[Hold, ...]:
     """Return what a Started event waits for before it is over. `untold` are the hosts because of
     which the driver is not called yet, `interim` is what it has said so far."""
@@ -188,7 +188,7 @@ def unheard(holds: Iterable[Hold], group: str) -> tuple[Hold, ...]:
 
 
 def advice_for(
-    event: Event, holds: Iterable[Hold], groups: Mapping[str, Group], now: Now
+    event: Event, holds: Iterable[Hold], groups: Mapping[str, Group], now: World
 ) -> tuple[Advice, ...]:
     """Return what an operator can do about an event so that it starts or ends."""
     clock = () if now.untrusted is None else (Advice(AdviceKind.ACCEPT_CLOCK),)
@@ -202,7 +202,7 @@ def advice_for(
 
 
 def _approvals(
-    event: Event, holds: Iterable[Hold], groups: Mapping[str, Group], now: Now
+    event: Event, holds: Iterable[Hold], groups: Mapping[str, Group], now: World
 ) -> tuple[Advice, ...]:
     """Return the approvals that start the event at once; empty if none do."""
     missing = dict.fromkeys(
@@ -230,7 +230,7 @@ def _approvals(
     return tuple(Advice(AdviceKind.APPROVE, id) for id in ids)
 
 
-def verbs_for(event: Event, holds: Iterable[Hold], group: Group, now: Now) -> tuple[Verb, ...]:
+def verbs_for(event: Event, holds: Iterable[Hold], group: Group, now: World) -> tuple[Verb, ...]:
     """Return the verbs that would change something about an event as it is now. An event that was
     approved can be approved once more if that lets it ignore windows."""
     ignores = any(hold.kind in BY_IGNORING_WINDOWS for hold in holds)
@@ -249,12 +249,12 @@ def verbs_for(event: Event, holds: Iterable[Hold], group: Group, now: Now) -> tu
     return tuple(verb for verb in Verb if verb in verbs)
 
 
-def _changes(group: Group, command: c.Command, now: Now) -> bool:
+def _changes(group: Group, command: c.Command, now: World) -> bool:
     decision = decide(group, command, now)
     return not isinstance(decision, Refused) and bool(decision.items)
 
 
-def _for_started(event: Event, groups: Mapping[str, Group], now: Now) -> Iterable[Advice]:
+def _for_started(event: Event, groups: Mapping[str, Group], now: World) -> Iterable[Advice]:
     """Yield whether the event, or the one that is carried out for it, can be retried or ended."""
     if event.joint is not None:
         events = joint.members(groups, event.joint).values()

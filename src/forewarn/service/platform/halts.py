@@ -17,7 +17,7 @@ from forewarn.core.halts import Halt
 from forewarn.core.labels import parse
 from forewarn.core.refusal import conflict, unknown
 from forewarn.core.registry import PLACED, HaltPut, HaltReleased
-from forewarn.core.time import Now
+from forewarn.core.world import World
 from forewarn.service.engine.writer import CommitPlan
 from forewarn.service.platform.platform import Platform
 from forewarn.store.port import States, Store
@@ -155,7 +155,7 @@ class Halts:
         return None
 
 
-def _counted(halt: Halt, groups: Iterable[Group], now: Now) -> HaltReport:
+def _counted(halt: Halt, groups: Iterable[Group], now: World) -> HaltReport:
     machines = events = 0
     for group in groups:
         halted = HaltedMachines(group, now)

@@ -5,7 +5,7 @@ By how much and how often it may be done is decided in `core.deciding.postpone`.
 
 from __future__ import annotations
 
-from forewarn.core import Event, Now, Refused
+from forewarn.core import Event, Refused, World
 from forewarn.core import commands as c
 from forewarn.core.deciding.joint import members
 from forewarn.core.deciding.postpone import postponed_until
@@ -16,7 +16,7 @@ from forewarn.store.port import States
 
 
 def plan_postponement(
-    states: States, event: Event, by: str, now: Now, until: Time | None, duration: Duration = 0
+    states: States, event: Event, by: str, now: World, until: Time | None, duration: Duration = 0
 ) -> CommitPlan | Refused:
     """Move NotBefore until a time, or by a duration, as far as the policy of the group allows."""
     current = states[event.group].event(event.id)

@@ -19,8 +19,9 @@ from forewarn.core.registry import RolloutPut
 from forewarn.core.rollouts.model import BY_ITSELF, Action, Rollout, Step, Work, WorkBy
 from forewarn.core.rollouts.next_step import announced, appointment
 from forewarn.core.rollouts.progress import Configurations
-from forewarn.core.time import Duration, Now, Time
+from forewarn.core.time import Duration, Time
 from forewarn.core.windows.model import Span
+from forewarn.core.world import World
 from forewarn.service.engine.writer import CommitPlan
 from forewarn.service.platform.host_state import known_check, with_cordon
 from forewarn.service.platform.hosts import LIVE_MIGRATION, MAINTENANCE_MODES, Hosts
@@ -51,7 +52,9 @@ class StartTime(msgspec.Struct, frozen=True, kw_only=True):
     span: Span | None = None
 
 
-def start_time(rollout: Rollout, now: Now, configurations: Configurations = ()) -> StartTime | None:
+def start_time(
+    rollout: Rollout, now: World, configurations: Configurations = ()
+) -> StartTime | None:
     """Return when a step that is announced now may start; None if there is no such time, or not
     before the deadline."""
     soon = announced(now)
@@ -64,7 +67,7 @@ def start_time(rollout: Rollout, now: Now, configurations: Configurations = ()) 
 
 
 def start_time_passed(
-    rollout: Rollout, before: Now, now: Now, configurations: Configurations = ()
+    rollout: Rollout, before: World, now: World, configurations: Configurations = ()
 ) -> bool:
     """Has the time that was planned for been missed meanwhile?"""
     planned = start_time(rollout, before, configurations)
@@ -184,7 +187,7 @@ class _Attempt:
         self.committing = False  # it has come as far as the commit
 
     async def announce(
-        self, machines: tuple[str, ...], now: Now, configurations: Configurations
+        self, machines: tuple[str, ...], now: World, configurations: Configurations
     ) -> AnnounceResult | Refused:
         when = start_time(self._rollout, now, configurations)
         if when is None:

@@ -45,7 +45,8 @@ from forewarn.core.rollouts.progress import (
     RolloutProgress,
     covered,
 )
-from forewarn.core.time import Now, Time
+from forewarn.core.time import Time
+from forewarn.core.world import World
 from forewarn.service.engine import otel
 from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.scheduler import Scheduler
@@ -150,7 +151,7 @@ class RolloutReconciler:
         machines = self._announcer.step_machines(rollout)
         return machines.configurations_by_cause(rollout, self._writer.now())
 
-    def unreachable(self, rollout: Rollout, now: Now) -> tuple[str, ...]:
+    def unreachable(self, rollout: Rollout, now: World) -> tuple[str, ...]:
         """Return the hosts of a rollout's machines that cannot be reached now."""
         if not now.unreachable:
             return ()
@@ -447,7 +448,7 @@ class _Tracked:
     def events(self) -> list[Event]:
         return [event for events in self.progress.events.values() for event in events]
 
-    def next_step(self, rollout: Rollout, now: Now) -> Next:
+    def next_step(self, rollout: Rollout, now: World) -> Next:
         if rollout is not self.rollout:
             self.rebuild(rollout, self.events)
         machines = self._announcer.step_machines(rollout, self.lanes.read)
@@ -467,7 +468,7 @@ def _resolvable(rollout: Rollout, step: Step) -> bool:
     )
 
 
-def _withdrawal(rollout: Rollout, event: Event, now: Now) -> tuple[str, str]:
+def _withdrawal(rollout: Rollout, event: Event, now: World) -> tuple[str, str]:
     """Return who withdraws an event of a rollout, and why."""
     if rollout.aborted:
         return rollout.aborted.by, ABORTED

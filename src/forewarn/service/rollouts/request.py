@@ -21,9 +21,10 @@ from forewarn.core.rollouts.progress import Configurations
 from forewarn.core.rollouts.selection import Selection
 from forewarn.core.rollouts.summary import size
 from forewarn.core.rollouts.waves import in_waves
-from forewarn.core.time import SECOND, Duration, Now, Time
+from forewarn.core.time import SECOND, Duration, Time
 from forewarn.core.windows.model import Window
 from forewarn.core.windows.openings import LOOK_AHEAD
+from forewarn.core.world import World
 from forewarn.service.rollouts.gates import Gates
 from forewarn.store.port import Store
 from forewarn.support.limits import (
@@ -110,7 +111,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def draft_rollout(
-    wanted: RolloutRequest, id: str, store: Store, gates: Gates, now: Now
+    wanted: RolloutRequest, id: str, store: Store, gates: Gates, now: World
 ) -> Draft | Refused:
     """Return the rollout for a request, or why there can be none."""
     found = (
@@ -167,7 +168,7 @@ def draft_rollout(
     return _appointment_problem(draft, now) or Draft(rollout=draft, conflicts=found.conflicts)
 
 
-def _appointment_problem(draft: Rollout, now: Now) -> Refused | None:
+def _appointment_problem(draft: Rollout, now: World) -> Refused | None:
     if appointment(draft, announced(now)) is not None:
         return None
     if appointment(msgspec.structs.replace(draft, deadline=None), announced(now)) is not None:
@@ -183,7 +184,7 @@ def _appointment_problem(draft: Rollout, now: Now) -> Refused | None:
 
 
 def never_allowed(
-    draft: Rollout, now: Now, configurations: Mapping[str, Configurations]
+    draft: Rollout, now: World, configurations: Mapping[str, Configurations]
 ) -> Refused | None:
     """Refuse a rollout if no time within the look-ahead lies in its windows and is allowed by the
     configurations of each step. Whether that time is before the deadline is for the plan to say."""
@@ -200,7 +201,7 @@ def never_allowed(
     return None
 
 
-def _request_problem(wanted: RolloutRequest, now: Now) -> Refused | None:
+def _request_problem(wanted: RolloutRequest, now: World) -> Refused | None:
     promised = wanted.type.traits.notice
     notice = promised if wanted.notice is None else wanted.notice
     if not 0 <= notice <= MAX_NOTICE:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from forewarn.core import Group, Now, Status
+from forewarn.core import Group, Status, World
 from forewarn.core.changes import EventMoved, MachinePut, MachineRemoved
 from forewarn.core.deciding.configurations import configurations_for
 from forewarn.core.deciding.holds import HaltedMachines
@@ -102,7 +102,7 @@ class StepMachines:
             cordoned=host is not None and bool(host.cordoned),
         )
 
-    def configurations(self, machines: Iterable[str], now: Now) -> Configurations:
+    def configurations(self, machines: Iterable[str], now: World) -> Configurations:
         """Return the configurations that maintenance of these machines has to obey."""
         if self._rollout.ignore_windows:
             return ()
@@ -112,7 +112,7 @@ class StepMachines:
         )
         return tuple(dict.fromkeys(item for configurations in found for item in configurations))
 
-    def halts(self, step: Step, now: Now) -> tuple[Halt, ...]:
+    def halts(self, step: Step, now: World) -> tuple[Halt, ...]:
         """Return the halts because of which a step is not announced: of the whole fleet, of its
         host, or of one of its machines."""
         covering = {h.id: h for h in now.halts if not h.partial or _is_of_host(h, step.host, now)}
@@ -123,7 +123,7 @@ class StepMachines:
                 covering |= {halt.id: halt for halt in self._halted[name].covering(machines)}
         return tuple(covering.values())
 
-    def unreachable(self, step: Step, now: Now) -> tuple[str, ...]:
+    def unreachable(self, step: Step, now: World) -> tuple[str, ...]:
         """Return the hosts of the step's machines that cannot be reached, so that it is not
         announced."""
         hosts = dict[str, None]()
@@ -142,7 +142,7 @@ class StepMachines:
                 by_group.setdefault(group, []).append(machine)
         return by_group
 
-    def configurations_by_cause(self, rollout: Rollout, now: Now) -> dict[str, Configurations]:
+    def configurations_by_cause(self, rollout: Rollout, now: World) -> dict[str, Configurations]:
         """Return the configurations of all steps of a rollout that have any."""
         limited = bool(now.configurations) or any(
             group.policy.configuration for group in self._store.groups.values()
@@ -214,7 +214,7 @@ def touched_by(commit: Commit) -> Touched:
     return Touched(frozenset(machines), frozenset(hosts))
 
 
-def _is_of_host(halt: Halt, host: str, now: Now) -> bool:
+def _is_of_host(halt: Halt, host: str, now: World) -> bool:
     """Does a halt cover a host, whatever is on it?"""
     if halt.groups or halt.label:
         return False

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from forewarn.core import Event, Group, Machine, Now, Time
+from forewarn.core import Event, Group, Machine, Time, World
 from forewarn.core.changes import (
     Disabled,
     EventMoved,
@@ -84,7 +84,7 @@ class EventTrace:
         self,
         store: Store,
         clock: Clock,
-        now: Callable[[], Now],
+        now: Callable[[], World],
         *,
         engine: str,
         answered: bool = False,
@@ -105,7 +105,7 @@ class EventTrace:
             self.write("gap", self._cut_off, until=at / SECOND)
             self._cut_off = None
 
-    def end(self, now: Callable[[], Now]) -> None:
+    def end(self, now: Callable[[], World]) -> None:
         if self._begun:
             self.write("down", now().at)
             self.write("end", now().at)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from forewarn import __version__
-from forewarn.core import Now
+from forewarn.core import World
 from forewarn.core.time import SECOND, Time
 from forewarn.service.engine.clock import (
     AWAY,
@@ -97,7 +97,7 @@ class ServiceMetrics:
         self._interruptions[INTERRUPTIONS.get(interruption.what, "other")] += 1
 
     def readings(
-        self, now: Now, scheduler: Scheduler, pruned: int, health: ServiceHealth
+        self, now: World, scheduler: Scheduler, pruned: int, health: ServiceHealth
     ) -> Iterator[Sample | Histograms]:
         info: dict[tuple[str, ...], float] = {(__version__, platform.python_version()): 1.0}
         yield gauge(
@@ -211,6 +211,6 @@ class ServiceMetrics:
         )
 
 
-def overdue(due: Time | None, now: Now) -> float:
+def overdue(due: Time | None, now: World) -> float:
     """Return by how many seconds the first deadline has passed."""
     return 0.0 if due is None else max(0.0, (now.at - due) / SECOND)

@@ -15,9 +15,9 @@ from forewarn.agent.planning import steps
 from forewarn.agent.planning.attempts import LOST_ATTEMPTS, UNDO_ATTEMPTS
 from forewarn.agent.planning.plan import next_steps
 from forewarn.agent.planning.planner import Planner
-from forewarn.agent.planning.steps import Approve, Now, Order, Plan, ReportReady
+from forewarn.agent.planning.steps import Approve, Order, Plan, ReportReady, World
 from forewarn.agent.state import cases
-from helpers.agent_model import BEGINNING, World, a_case, event, hook, plan
+from helpers.agent_model import BEGINNING, AgentWorld, a_case, event, hook, plan
 from helpers.examples import examples
 
 HOOKS = st.builds(
@@ -65,14 +65,15 @@ def test_every_promise_is_kept_in_random_courses(
     happenings: list[str | tuple[str, object]],
     data: st.DataObject,
 ) -> None:
-    """Each step is looked at by World: never a prepare past NotBefore, nothing done twice, undone
-    in reverse, no approval while something failed or hangs; and in the end all is put back."""
+    """Each step is looked at by AgentWorld: never a prepare past NotBefore, nothing done twice,
+    undone in reverse, no approval while something failed or hangs; and in the end all is put
+    back."""
     named = [msgspec.structs.replace(one, name=f"h{index}") for index, one in enumerate(hooks)]
     others = (
         named[::-1] if shared else [msgspec.structs.replace(h, name=h.name + "b") for h in hooks]
     )
     outcomes = st.sampled_from(["good", "good", "good", "bad", "late", "absent"])
-    world = World(
+    world = AgentWorld(
         a_case(*named, of=event("E1", notice, source=source), lead=lead, approve=approve),
         a_case(*others, of=event("E2", notice), id="E2.1", lead=lead, approve=approve),
         roll=lambda _: data.draw(outcomes),
@@ -108,7 +109,7 @@ def test_every_promise_is_kept_in_random_courses(
 
 
 def test_prepares_go_in_order_and_undos_in_reverse() -> None:
-    world = World(a_case(hook("a"), hook("b"), approve="when-done"))
+    world = AgentWorld(a_case(hook("a"), hook("b"), approve="when-done"))
     while world.turn():
         world.end_a_run()
     assert world.approved == ["E1.1"]
@@ -130,7 +131,7 @@ def test_prepares_go_in_order_and_undos_in_reverse() -> None:
 
 def test_two_events_that_share_a_hook_are_undone_the_later_first() -> None:
     """Or the first would put back what the second still needs, and the second what is no more."""
-    world = World(a_case(hook("drain")), a_case(hook("drain"), of=event("E2"), id="E2.1"))
+    world = AgentWorld(a_case(hook("drain")), a_case(hook("drain"), of=event("E2"), id="E2.1"))
     for _ in range(4):
         world.turn()
         world.end_a_run()
@@ -147,7 +148,7 @@ def test_two_events_that_share_a_hook_are_undone_the_later_first() -> None:
 
 def test_an_undo_that_waits_for_another_event_holds_earlier_hooks() -> None:
     """The order has its reasons: the service is started before the server is put back."""
-    world = World(a_case(hook("server"), hook("unit")))
+    world = AgentWorld(a_case(hook("server"), hook("unit")))
     while world.turn():
         world.end_a_run()
     world.add(a_case(hook("unit"), of=event("E2"), id="E2.1"))
@@ -166,9 +167,9 @@ def test_an_undo_that_waits_for_another_event_holds_earlier_hooks() -> None:
 def test_while_documents_are_unknown_only_events_that_are_over_go_on() -> None:
     still, over = a_case(hook("a")), cases.end_event(a_case(hook("b"), id="E2.1"), BEGINNING)
     cases_with_runs = [steps.CaseProgress(still), steps.CaseProgress(over)]
-    blind = plan(cases_with_runs, Now(BEGINNING, 0.0), blind=True)
+    blind = plan(cases_with_runs, World(BEGINNING, 0.0), blind=True)
     assert {step.case for step in blind.steps} == {"E2.1"}
-    seen = plan(cases_with_runs, Now(BEGINNING, 0.0))
+    seen = plan(cases_with_runs, World(BEGINNING, 0.0))
     assert {step.case for step in seen.steps} == {"E1.1", "E2.1"}
 
 
@@ -176,22 +177,22 @@ def test_a_lead_time_is_waited_for_unless_there_is_less_notice() -> None:
     case = a_case(hook("a"), lead=300.0)
     progress = steps.CaseProgress(case)
     due = BEGINNING + timedelta(seconds=600)
-    assert next_steps(progress, Now(BEGINNING, 0.0)) == Plan(wake_at=due)
-    assert next_steps(progress, Now(due, 0.0)).steps == (
+    assert next_steps(progress, World(BEGINNING, 0.0)) == Plan(wake_at=due)
+    assert next_steps(progress, World(due, 0.0)).steps == (
         Order("E1.1", case.hooks[0], "prepare", 1, 298),
     )
     short = steps.CaseProgress(a_case(hook("a"), of=event(notice=30.0), lead=300.0))
-    assert len(next_steps(short, Now(BEGINNING, 0.0)).steps) == 1
+    assert len(next_steps(short, World(BEGINNING, 0.0)).steps) == 1
 
 
 def test_with_no_time_left_nothing_is_started() -> None:
     progress = steps.CaseProgress(a_case(hook("a"), of=event(notice=2.9), approve="when-done"))
-    assert next_steps(progress, Now(BEGINNING, 0.0)) == Plan()
+    assert next_steps(progress, World(BEGINNING, 0.0)) == Plan()
 
 
 def test_an_event_that_is_first_seen_started_is_not_prepared() -> None:
     seen = event(status="Started", not_before=None)
-    world = World(a_case(hook("a"), of=seen, approve="when-done"))
+    world = AgentWorld(a_case(hook("a"), of=seen, approve="when-done"))
     world.turn()
     assert world.orders == [("E1.1", "started", "a")]
     world.end_a_run()
@@ -201,7 +202,7 @@ def test_an_event_that_is_first_seen_started_is_not_prepared() -> None:
 
 def test_a_failure_that_stops_keeps_later_hooks_from_being_prepared() -> None:
     rolls = iter(["bad", "bad"])
-    world = World(
+    world = AgentWorld(
         a_case(hook("a", retries=1, if_it_fails="stop"), hook("b"), approve="when-done"),
         roll=lambda _: next(rolls),
     )
@@ -220,7 +221,9 @@ def test_a_failure_that_stops_keeps_later_hooks_from_being_prepared() -> None:
 
 def test_a_failure_that_goes_on_prepares_the_rest_but_does_not_approve() -> None:
     rolls = iter(["bad", "good"])
-    world = World(a_case(hook("a"), hook("b"), approve="when-done"), roll=lambda _: next(rolls))
+    world = AgentWorld(
+        a_case(hook("a"), hook("b"), approve="when-done"), roll=lambda _: next(rolls)
+    )
     for _ in range(3):
         world.turn()
         world.end_a_run()
@@ -229,7 +232,7 @@ def test_a_failure_that_goes_on_prepares_the_rest_but_does_not_approve() -> None
 
 
 def test_an_undo_that_fails_is_tried_again_and_given_up_in_the_end() -> None:
-    world = World(a_case(hook("a", ("prepare", "undo"))))
+    world = AgentWorld(a_case(hook("a", ("prepare", "undo"))))
     world.turn()
     world.end_a_run()
     world.roll = lambda _: "bad"
@@ -238,7 +241,7 @@ def test_an_undo_that_fails_is_tried_again_and_given_up_in_the_end() -> None:
 
 
 def test_a_run_interrupted_by_the_death_of_the_machine_is_repeated() -> None:
-    world = World(a_case(hook("a")))
+    world = AgentWorld(a_case(hook("a")))
     world.turn()
     world.crash()
     world.turn()
@@ -252,7 +255,7 @@ def test_a_run_interrupted_by_the_death_of_the_machine_is_repeated() -> None:
 
 
 def test_a_prepare_under_way_is_stopped_when_the_event_is_withdrawn_and_then_undone() -> None:
-    world = World(a_case(hook("a")))
+    world = AgentWorld(a_case(hook("a")))
     world.turn()
     world.gone("E1.1")
     (step,) = world.plan().steps
@@ -263,7 +266,7 @@ def test_a_prepare_under_way_is_stopped_when_the_event_is_withdrawn_and_then_und
 
 def test_a_prepare_that_its_runner_did_not_end_in_time_is_stopped_at_not_before() -> None:
     """Its runner's clock stands still while the machine is suspended; the service's does not."""
-    world = World(a_case(hook("a"), of=event(notice=60.0)))
+    world = AgentWorld(a_case(hook("a"), of=event(notice=60.0)))
     world.turn()
     assert world.plan().steps == ()
     world.now += timedelta(seconds=60)
@@ -272,7 +275,7 @@ def test_a_prepare_that_its_runner_did_not_end_in_time_is_stopped_at_not_before(
 
 
 def test_a_prepare_that_never_began_is_cancelled_and_not_undone() -> None:
-    world = World(a_case(hook("a")))
+    world = AgentWorld(a_case(hook("a")))
     world.turn(starts=False)
     world.gone("E1.1")
     world.to_the_end()
@@ -281,10 +284,10 @@ def test_a_prepare_that_never_began_is_cancelled_and_not_undone() -> None:
 
 def test_a_prepare_that_never_began_is_cancelled_when_the_event_starts_or_it_is_too_late() -> None:
     """Its runner may still be on its way: then it must not begin."""
-    started = World(a_case(hook("a", ("prepare",))))
+    started = AgentWorld(a_case(hook("a", ("prepare",))))
     started.turn(starts=False)
     started.start("E1.1")
-    late = World(a_case(hook("a", ("prepare",))))
+    late = AgentWorld(a_case(hook("a", ("prepare",))))
     late.turn(starts=False)
     late.wind(898.0)
     for world in (started, late):
@@ -296,7 +299,7 @@ def test_a_prepare_that_never_began_is_cancelled_when_the_event_starts_or_it_is_
 
 @pytest.mark.parametrize(("source", "approved"), [("User", ["E1.1"]), ("Platform", [])])
 def test_user_at_once_means_users(source: str, approved: list[str]) -> None:
-    world = World(a_case(hook("a"), of=event(source=source), approve="user-at-once"))
+    world = AgentWorld(a_case(hook("a"), of=event(source=source), approve="user-at-once"))
     world.turn()
     assert world.approved == approved
 
@@ -304,22 +307,22 @@ def test_user_at_once_means_users(source: str, approved: list[str]) -> None:
 def test_the_first_listed_machine_approves_and_then_the_next() -> None:
     second = msgspec.structs.replace(a_case(approve="coordinated", machine="web_1"))
     progress = steps.CaseProgress(second)
-    assert next_steps(progress, Now(BEGINNING, 0.0)).steps == (ReportReady("E1.1"),)
+    assert next_steps(progress, World(BEGINNING, 0.0)).steps == (ReportReady("E1.1"),)
     ready = steps.CaseProgress(msgspec.structs.replace(second, ready=BEGINNING))
     turn = BEGINNING + planning.TAKE_OVER
-    assert next_steps(ready, Now(BEGINNING, 0.0), all_ready=BEGINNING) == Plan(wake_at=turn)
-    assert next_steps(ready, Now(turn, 0.0), all_ready=BEGINNING).steps == (Approve("E1.1"),)
+    assert next_steps(ready, World(BEGINNING, 0.0), all_ready=BEGINNING) == Plan(wake_at=turn)
+    assert next_steps(ready, World(turn, 0.0), all_ready=BEGINNING).steps == (Approve("E1.1"),)
     first = steps.CaseProgress(
         msgspec.structs.replace(a_case(approve="coordinated"), ready=BEGINNING)
     )
-    assert next_steps(first, Now(BEGINNING, 0.0), all_ready=BEGINNING).steps == (Approve("E1.1"),)
+    assert next_steps(first, World(BEGINNING, 0.0), all_ready=BEGINNING).steps == (Approve("E1.1"),)
 
 
 def test_a_machine_that_is_not_listed_approves_last() -> None:
     peer = steps.CaseProgress(a_case(approve="coordinated", machine="web_9", id="E1.1"))
-    assert next_steps(peer, Now(BEGINNING, 0.0)).steps == (steps.CheckReadiness("E1.1"),)
+    assert next_steps(peer, World(BEGINNING, 0.0)).steps == (steps.CheckReadiness("E1.1"),)
     turn = BEGINNING + 2 * planning.TAKE_OVER
-    assert next_steps(peer, Now(BEGINNING, 0.0), all_ready=BEGINNING) == Plan(wake_at=turn)
+    assert next_steps(peer, World(BEGINNING, 0.0), all_ready=BEGINNING) == Plan(wake_at=turn)
 
 
 def test_the_reason_why_an_event_is_gone_follows_from_what_is_known() -> None:
@@ -341,13 +344,13 @@ def test_the_reason_why_an_event_is_gone_follows_from_what_is_known() -> None:
 
 
 def test_an_event_that_has_started_is_not_approved() -> None:
-    late = Now(BEGINNING + timedelta(seconds=900), 0.0)
+    late = World(BEGINNING + timedelta(seconds=900), 0.0)
     for approve in ("when-done", "coordinated"):
         assert next_steps(steps.CaseProgress(a_case(approve=approve)), late) == Plan()
 
 
 def test_a_prepare_that_was_too_late_is_run_if_the_clock_is_set_back() -> None:
-    world = World(a_case(hook("a")))
+    world = AgentWorld(a_case(hook("a")))
     world.now += timedelta(seconds=899)
     assert not world.turn()
     world.now -= timedelta(seconds=600)
@@ -360,7 +363,7 @@ def test_a_released_hook_is_given_to_the_next_event() -> None:
     planner = Planner()
     for case in (first, second):
         planner.update(steps.CaseProgress(case))
-    now = Now(BEGINNING, 0.0)
+    now = World(BEGINNING, 0.0)
     assert [step.case for step in planner.plan(now).steps] == ["E1.1"]
     assert planner.plan(now).steps == ()
     planner.release("E1.1")

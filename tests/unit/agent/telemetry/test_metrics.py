@@ -12,7 +12,7 @@ from forewarn.agent.telemetry import metrics
 from forewarn.agent.telemetry.metrics import AgentMetrics, Health, exposition
 from forewarn.agent.telemetry.status import AgentStatus, status_view
 from forewarn.client.events import EndpointStatus
-from helpers.agent_model import BEGINNING, World, a_case, event, hook
+from helpers.agent_model import BEGINNING, AgentWorld, a_case, event, hook
 from helpers.paths import ROOT
 
 DOCS = ROOT / "docs/applications/agent-operations.md"
@@ -34,8 +34,8 @@ def endpoint(problem: str = "", **more: Any) -> EndpointStatus:
     return EndpointStatus(**(said | more))
 
 
-def status(world: World | None = None, problem: str = "", after: float = 0.0) -> AgentStatus:
-    world = world or World()
+def status(world: AgentWorld | None = None, problem: str = "", after: float = 0.0) -> AgentStatus:
+    world = world or AgentWorld()
     return AgentStatus(
         now=BEGINNING + timedelta(seconds=after),
         machine="web_0",
@@ -52,9 +52,9 @@ def shown(counts: AgentMetrics, seen: AgentStatus, health: Health = WELL) -> dic
     return {name.removeprefix("forewarn_agent_"): float(value) for name, _, value in pairs}
 
 
-def busy() -> tuple[AgentMetrics, World]:
+def busy() -> tuple[AgentMetrics, AgentWorld]:
     """A case in the middle of everything."""
-    world = World(a_case(hook("drain"), hook("stop"), approve="when-done"))
+    world = AgentWorld(a_case(hook("drain"), hook("stop"), approve="when-done"))
     world.turn()
     world.end_a_run()
     world.turn()
@@ -100,7 +100,7 @@ def test_gauges_of_runs_and_undos_are_derived_from_cases() -> None:
 def test_an_undo_that_was_given_up_is_shown_until_the_next_one_succeeds() -> None:
     fails = True
     first, second = (a_case(hook("drain"), of=event(id), id=f"{id}.1") for id in ("E1", "E2"))
-    world = World(first, roll=lambda stage: "bad" if stage == "undo" and fails else "good")
+    world = AgentWorld(first, roll=lambda stage: "bad" if stage == "undo" and fails else "good")
     world.turn()
     world.end_a_run()
     world.to_the_end()

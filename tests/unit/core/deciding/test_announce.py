@@ -18,7 +18,7 @@ from forewarn.core import (
 from forewarn.core.events import types_that
 from forewarn.core.refusal import Hint
 from forewarn.core.time import MINUTE, SECOND, ceil_second
-from helpers.group_model import START, World, world
+from helpers.group_model import START, GroupWorld, world
 
 FREEZE, REBOOT, REDEPLOY = EventType.FREEZE, EventType.REBOOT, EventType.REDEPLOY
 PREEMPT, TERMINATE = EventType.PREEMPT, EventType.TERMINATE
@@ -32,12 +32,14 @@ MINIMUM = {
 }
 
 
-def raising(w: World, **fields: Any) -> commands.Raise:
+def raising(w: GroupWorld, **fields: Any) -> commands.Raise:
     plain: dict[str, Any] = {"type": REBOOT, "machines": ("m0",), "by": "ops"}
     return commands.Raise(id=w.new_id(), **(plain | fields))
 
 
-def restart(w: World, machine: str = "m0", type: EventType = REBOOT) -> commands.UserMaintenance:
+def restart(
+    w: GroupWorld, machine: str = "m0", type: EventType = REBOOT
+) -> commands.UserMaintenance:
     return commands.UserMaintenance(id=w.new_id(), type=type, machine=machine, by="ann")
 
 

@@ -11,25 +11,27 @@ from forewarn.core import EventType, Group, Reason, Refused, Source, commands, d
 from forewarn.core.events import MAX_ACTIVE_EVENTS
 from forewarn.core.refusal import Hint
 from forewarn.core.time import DAY, MINUTE, SECOND
-from helpers.group_model import START, World, world
+from helpers.group_model import START, GroupWorld, world
 
 FREEZE, REBOOT, REDEPLOY = EventType.FREEZE, EventType.REBOOT, EventType.REDEPLOY
 PREEMPT, TERMINATE = EventType.PREEMPT, EventType.TERMINATE
 
 
-def raising(w: World, **fields: Any) -> commands.Raise:
+def raising(w: GroupWorld, **fields: Any) -> commands.Raise:
     plain: dict[str, Any] = {"type": REBOOT, "machines": ("m0",), "by": "ops"}
     return commands.Raise(id=w.new_id(), **(plain | fields))
 
 
-def restart(w: World, machine: str = "m0", type: EventType = REBOOT) -> commands.UserMaintenance:
+def restart(
+    w: GroupWorld, machine: str = "m0", type: EventType = REBOOT
+) -> commands.UserMaintenance:
     return commands.UserMaintenance(id=w.new_id(), type=type, machine=machine, by="ann")
 
 
 # Machines that cannot be named.
 
 
-def three_ways(w: World, *names: str) -> list[commands.Command]:
+def three_ways(w: GroupWorld, *names: str) -> list[commands.Command]:
     asked: list[commands.Command] = [
         raising(w, machines=names),
         commands.Fail(id=w.new_id(), type=REBOOT, machines=names, by="watchdog"),

@@ -27,7 +27,8 @@ from forewarn.core import (
     why,
 )
 from forewarn.core.events import Event, Joint
-from forewarn.core.time import DAY, MINUTE, SECOND, Now
+from forewarn.core.time import DAY, MINUTE, SECOND
+from forewarn.core.world import World
 from helpers.group_model import START, world
 
 REBOOT, REDEPLOY, FREEZE = EventType.REBOOT, EventType.REDEPLOY, EventType.FREEZE
@@ -104,7 +105,7 @@ CASES: dict[str, tuple[commands.Command, Policy, bool, str, str, int]] = {
 
 
 def group(policy: Policy, spot: bool, enabled: bool) -> Group:
-    now = Now(at=START, rules=Durations())
+    now = World(at=START, rules=Durations())
     machines = (
         Machine(name="m0", update_domain=0, host="h0", spot=spot),
         Machine(name="m1", update_domain=1, host="h1"),
@@ -114,7 +115,7 @@ def group(policy: Policy, spot: bool, enabled: bool) -> Group:
     return done(made, commands.Enable(), now) if enabled else made
 
 
-def done(group: Group, command: commands.Command, now: Now) -> Group:
+def done(group: Group, command: commands.Command, now: World) -> Group:
     decision = decide(group, command, now)
     assert isinstance(decision, Changes), decision
     return apply(group, decision.items)
@@ -127,7 +128,7 @@ def test_which_events_are_shown_before_and_after_a_group_is_enabled(
 ) -> None:
     command, policy, spot, if_enabled, if_disabled, notice = CASES[case]
     expected = if_enabled if enabled else if_disabled
-    now = Now(at=START, rules=Durations())
+    now = World(at=START, rules=Durations())
     before = group(policy, spot, enabled)
     after = done(before, command, now)
     (event,) = after.events

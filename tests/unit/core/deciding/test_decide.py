@@ -29,7 +29,7 @@ from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Duration
 from forewarn.core.windows.model import Blackout
 from forewarn.core.windows.syntax import parse_window
 from helpers.examples import examples
-from helpers.group_model import START, World
+from helpers.group_model import START, GroupWorld
 from helpers.group_rules import NIGHTS
 
 NAMES = ("m0", "m1", "m2", "m3", "m4")
@@ -83,7 +83,7 @@ outcomes = st.one_of(
 class AnyGroup(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.world = World()
+        self.world = GroupWorld()
 
     @initialize(
         kind=st.sampled_from(GroupKind),
@@ -95,7 +95,7 @@ class AnyGroup(RuleBasedStateMachine):
     def begin(
         self, kind: GroupKind, rules: Durations, domains: list[int], policy: Policy, listening: bool
     ) -> None:
-        self.world = World(rules)
+        self.world = GroupWorld(rules)
         made = [
             Machine(
                 name=name,

@@ -8,7 +8,7 @@ from forewarn.core import Durations, EventType, Reason, Status, commands, due, w
 from forewarn.core.changes import Disabled, Seen
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
-from helpers.group_model import START, World, world
+from helpers.group_model import START, GroupWorld, world
 
 FREEZE, REBOOT, PREEMPT = EventType.FREEZE, EventType.REBOOT, EventType.PREEMPT
 
@@ -302,7 +302,7 @@ def test_a_scheduled_event_can_be_cancelled_and_a_started_one_cannot() -> None:
 # The document.
 
 
-def incarnations(w: World, *steps: commands.Command) -> list[int]:
+def incarnations(w: GroupWorld, *steps: commands.Command) -> list[int]:
     found = [w.view.incarnation]
     for step in steps:
         w.do(step)

@@ -9,18 +9,18 @@ from forewarn.core.deciding.attempts import LEAST_PAUSE
 from forewarn.core.events import Attempt
 from forewarn.core.fleet import Placement
 from forewarn.core.time import MINUTE, SECOND
-from helpers.group_model import START, World, machines, world
+from helpers.group_model import START, GroupWorld, machines, world
 
 REBOOT, REDEPLOY, PREEMPT = EventType.REBOOT, EventType.REDEPLOY, EventType.PREEMPT
 
 
-def attempt(w: World, id: str) -> Attempt:
+def attempt(w: GroupWorld, id: str) -> Attempt:
     found = w.event(id).attempt
     assert found is not None
     return found
 
 
-def machine(w: World, name: str) -> Machine:
+def machine(w: GroupWorld, name: str) -> Machine:
     found = w.group.machine(name)
     assert found is not None
     return found

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from forewarn.core import Machine, Now, Status, apply, commands, why
+from forewarn.core import Machine, Status, World, apply, commands, why
 from forewarn.core.commands import Raise
 from forewarn.core.deciding import holds, joint
 from forewarn.core.deciding.decide import decide_all
@@ -17,7 +17,7 @@ from forewarn.core.group import Group
 from forewarn.core.halts import Halt
 from forewarn.core.refusal import Refused
 from forewarn.core.time import HOUR, MINUTE
-from helpers.group_model import START, World, world
+from helpers.group_model import START, GroupWorld, world
 
 
 def test_an_announced_event_does_not_start_until_the_halt_is_released() -> None:
@@ -108,8 +108,8 @@ def test_each_of_several_halts_has_to_be_released() -> None:
     assert [halt.id for halt in made.now.halts] == [other]
 
 
-def labelled() -> World:
-    made = World()
+def labelled() -> GroupWorld:
+    made = GroupWorld()
     made.define(
         Machine(name="a", labels={"rack": "r1"}),
         Machine(name="b", labels={"rack": "r2"}),
@@ -150,7 +150,7 @@ def test_a_maintenance_of_several_groups_is_halted_by_one_of_them() -> None:
         name: Group(name=name, machines=(Machine(name=f"{name}-0", host="h"),))
         for name in together.groups
     }
-    now = Now(at=START, halts=(Halt(id="H", by="ops", at=START, groups=("two",)),))
+    now = World(at=START, halts=(Halt(id="H", by="ops", at=START, groups=("two",)),))
     raises = [
         (
             name,
@@ -179,7 +179,7 @@ def test_a_maintenance_of_several_groups_is_halted_by_one_of_them() -> None:
 
 
 def changed(
-    groups: dict[str, Group], asked: Sequence[tuple[str, commands.Command]], now: Now
+    groups: dict[str, Group], asked: Sequence[tuple[str, commands.Command]], now: World
 ) -> dict[str, Group]:
     decided = decide_all(groups, asked, now)
     assert not isinstance(decided, Refused)
@@ -199,7 +199,7 @@ def test_the_machines_that_a_halt_covers_are_looked_for_once_for_all_joints(
 ) -> None:
     names = tuple(f"m{number}" for number in range(3))
     machines = tuple(Machine(name=name, host=f"h-{name}") for name in names)
-    now = Now(at=START, halts=(Halt(id="H", by="ops", at=START, label="!other"),))
+    now = World(at=START, halts=(Halt(id="H", by="ops", at=START, label="!other"),))
     raises = [
         (
             "web",

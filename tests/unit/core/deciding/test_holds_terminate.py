@@ -5,13 +5,13 @@ from __future__ import annotations
 from forewarn.core import EventType, Status, commands, why
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.time import MINUTE, SECOND
-from helpers.group_model import World, world
+from helpers.group_model import GroupWorld, world
 
 PREEMPT, TERMINATE = EventType.PREEMPT, EventType.TERMINATE
 SCHEDULED, STARTED = Status.SCHEDULED, Status.STARTED
 
 
-def deletes(w: World, *minutes: int) -> list[str]:
+def deletes(w: GroupWorld, *minutes: int) -> list[str]:
     return [w.raised(TERMINATE, f"m{i}", notice=m * MINUTE) for i, m in enumerate(minutes)]
 
 

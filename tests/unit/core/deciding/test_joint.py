@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from forewarn.core import EventType, Group, GroupKind, Machine, Now, Refused, Source, Status
+from forewarn.core import EventType, Group, GroupKind, Machine, Refused, Source, Status, World
 from forewarn.core import commands as c
 from forewarn.core.changes import EventMoved, apply
 from forewarn.core.deciding.decide import CommitChanges, decide_all
@@ -34,7 +34,7 @@ class Fleet:
     """Three groups with a machine in each of two domains, and hosts that hold one of each."""
 
     def __init__(self) -> None:
-        self.now = Now(at=START)
+        self.now = World(at=START)
         self.groups: dict[str, Group] = {name: Group(name=name) for name in GROUPS}
         self._ids = 0
         for name in GROUPS:
@@ -358,7 +358,7 @@ def test_a_machine_that_redeploys_in_time_is_no_longer_concerned(minutes: int) -
     assert set(fleet.events(joint)) == {"b"}
 
 
-def _overdue(group: Group, now: Now) -> bool:
+def _overdue(group: Group, now: World) -> bool:
     at = due(group, now)
     return at is not None and at <= now.at
 

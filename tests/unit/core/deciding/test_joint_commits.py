@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from forewarn.core import EventType, Group, GroupKind, Machine, Now
+from forewarn.core import EventType, Group, GroupKind, Machine, World
 from forewarn.core import commands as c
 from forewarn.core.changes import apply
 from forewarn.core.deciding.decide import CommitChanges, decide_all
 from forewarn.core.time import SECOND
 
-NOW = Now(at=1_700_000_000 * SECOND)
+NOW = World(at=1_700_000_000 * SECOND)
 
 
 def listening() -> dict[str, Group]:

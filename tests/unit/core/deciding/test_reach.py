@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from forewarn.core import EventType, Machine, Now, Status, apply, commands, due, why
+from forewarn.core import EventType, Machine, Status, World, apply, commands, due, why
 from forewarn.core.deciding import joint
 from forewarn.core.deciding.decide import decide_all
 from forewarn.core.deciding.holds import HoldKind
@@ -17,7 +17,7 @@ from forewarn.core.group import Group
 from forewarn.core.refusal import Refused
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Durations
 from forewarn.support.text import utc
-from helpers.group_model import START, World, world
+from helpers.group_model import START, GroupWorld, world
 
 GRACE = 60 * SECOND
 
@@ -173,7 +173,7 @@ def test_a_machine_that_moves_to_an_unreachable_host_is_answered_where_it_was() 
 
 
 def test_a_machine_that_may_be_on_an_unreachable_host_is_held() -> None:
-    made = World()
+    made = GroupWorld()
     made.define(Machine(name="m0", host="h9", disputed="h0"))
     made.group = msgspec.structs.replace(
         made.group, machines=(Machine(name="m0", host="h9", disputed="h0"),)
@@ -252,7 +252,7 @@ def test_a_maintenance_of_several_groups_waits_for_the_host_to_be_reachable() ->
         name: Group(name=name, machines=(Machine(name=f"{name}-0", host="h"),))
         for name in together.groups
     }
-    now = Now(at=START, unreachable={"h": None}, unreachable_since={"h": START - MINUTE})
+    now = World(at=START, unreachable={"h": None}, unreachable_since={"h": START - MINUTE})
     raises = [
         (
             name,
@@ -289,7 +289,7 @@ def test_a_maintenance_of_several_groups_waits_for_the_host_to_be_reachable() ->
 
 
 def changed(
-    groups: dict[str, Group], asked: Sequence[tuple[str, commands.Command]], now: Now
+    groups: dict[str, Group], asked: Sequence[tuple[str, commands.Command]], now: World
 ) -> dict[str, Group]:
     decided = decide_all(groups, asked, now)
     assert not isinstance(decided, Refused)

@@ -8,7 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from forewarn.core import EventType, Group, GroupKind, Machine, Now, Refused, Source, Status, apply
+from forewarn.core import (
+    EventType,
+    Group,
+    GroupKind,
+    Machine,
+    Refused,
+    Source,
+    Status,
+    World,
+    apply,
+)
 from forewarn.core import commands as c
 from forewarn.core.changes import EventMoved
 from forewarn.core.deciding.decide import CommitChanges, decide_all
@@ -22,7 +32,7 @@ START = 1_700_000_000 * SECOND
 
 class Fleet:
     def __init__(self) -> None:
-        self.now = Now(at=START)
+        self.now = World(at=START)
         self.groups = {name: Group(name=name) for name in ("a", "b")}
         self.over: dict[str, EventMoved] = {}
         self.define("a", a0="h1", a1="h1", a2="h2")

@@ -9,13 +9,13 @@ from forewarn.core import Durations, EventType, Policy, Reason, Status, commands
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.fleet import NotBack, OverWhen
 from forewarn.core.time import HOUR, MINUTE, SECOND
-from helpers.group_model import START, World, world
+from helpers.group_model import START, GroupWorld, world
 
 FREEZE, REBOOT, REDEPLOY = EventType.FREEZE, EventType.REBOOT, EventType.REDEPLOY
 HEARD = Policy(over_when=OverWhen.HEARD)
 
 
-def polled(policy: Policy = HEARD, rules: Durations | None = None) -> World:
+def polled(policy: Policy = HEARD, rules: Durations | None = None) -> GroupWorld:
     """All machines have polled twice, a second ago."""
     w = world(rules, policy=policy)
     for _ in range(2):
@@ -24,7 +24,7 @@ def polled(policy: Policy = HEARD, rules: Durations | None = None) -> World:
     return w
 
 
-def done(w: World, *machines: str, type: EventType = REBOOT) -> str:
+def done(w: GroupWorld, *machines: str, type: EventType = REBOOT) -> str:
     """An event of these machines that was carried out."""
     id = w.struck(*machines, type=type)
     w.later(9 * SECOND)
@@ -238,7 +238,7 @@ def test_failed_attempts_before_are_no_failure_of_what_was_carried_out() -> None
     assert (attempt.open, attempt.next_at, attempt.note) == (False, None, "")
 
 
-def moved(w: World, *names: str) -> list[str]:
+def moved(w: GroupWorld, *names: str) -> list[str]:
     """The evacuation of a host: live migrations of these machines, all approved."""
     ids = [w.new_id() for _ in names]
     for id, name in zip(ids, names, strict=True):

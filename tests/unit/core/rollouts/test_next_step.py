@@ -31,8 +31,9 @@ from forewarn.core.rollouts.next_step import (
     next_step,
 )
 from forewarn.core.rollouts.progress import RolloutProgress, StepState, WaitKind, covered
-from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Now, Time
+from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Time
 from forewarn.core.windows.syntax import parse_window
+from forewarn.core.world import World
 from helpers.examples import examples
 
 START: Time = 1_800_000_000 * SECOND  # Friday, 15 January 2027, 08:00
@@ -59,12 +60,12 @@ def a_rollout(*sizes: int, **fields: Any) -> Rollout:
     return Rollout(id="R", type=EventType.REBOOT, lanes=lanes, by="x", created_at=START, **fields)
 
 
-class World:
+class RolloutWorld:
     """What the rollout sees of the world, and a hand on all of it."""
 
     def __init__(self, rollout: Rollout) -> None:
         self.rollout = rollout
-        self.now = Now(at=START)
+        self.now = World(at=START)
         self.events: dict[str, list[Event]] = {}
         self.gate_answers: dict[str, GateAnswer] = {}
         self.gone: set[str] = set()
@@ -171,7 +172,7 @@ def causes(then: Next) -> list[str]:
 
 
 def test_a_groups_domains_go_one_after_the_other() -> None:
-    world = World(a_rollout(3))
+    world = RolloutWorld(a_rollout(3))
     assert causes(world.look()) == ["g0/0"]
     world.carry_out()
     world.finish("rollout/R/g0/0")
@@ -179,7 +180,7 @@ def test_a_groups_domains_go_one_after_the_other() -> None:
 
 
 def test_at_most_so_many_groups_go_at_once() -> None:
-    world = World(a_rollout(1, 2, 1, at_once=2))
+    world = RolloutWorld(a_rollout(1, 2, 1, at_once=2))
     assert causes(world.look()) == ["g0/0", "g1/0"]
     then = world.carry_out()
     assert [wait.kind for wait in then.waits] == [WaitKind.EVENT, WaitKind.EVENT, WaitKind.TURN]
@@ -191,7 +192,7 @@ def test_at_most_so_many_groups_go_at_once() -> None:
 
 
 def test_it_bakes_and_then_asks_the_gate() -> None:
-    world = World(a_rollout(2, bake=5 * MINUTE, gate=GATE))
+    world = RolloutWorld(a_rollout(2, bake=5 * MINUTE, gate=GATE))
     world.carry_out()
     world.finish("rollout/R/g0/0")
     then = world.look()
@@ -211,7 +212,7 @@ def test_it_bakes_and_then_asks_the_gate() -> None:
 
 
 def test_a_gate_that_does_not_pass_in_time_pauses_the_rollout_with_its_answer() -> None:
-    world = World(a_rollout(2, gate=GATE))
+    world = RolloutWorld(a_rollout(2, gate=GATE))
     world.carry_out()
     world.finish("rollout/R/g0/0")
     world.gate_answers["rollout/R/g0/0"] = GateAnswer(
@@ -233,7 +234,7 @@ def test_a_gate_that_does_not_pass_in_time_pauses_the_rollout_with_its_answer() 
 
 
 def test_a_gate_without_a_known_answer_is_asked_again_before_it_times_out() -> None:
-    world = World(a_rollout(2, gate=GATE))
+    world = RolloutWorld(a_rollout(2, gate=GATE))
     world.carry_out()
     world.finish("rollout/R/g0/0")
     world.at(START + DAY)
@@ -242,7 +243,7 @@ def test_a_gate_without_a_known_answer_is_asked_again_before_it_times_out() -> N
 
 
 def test_what_came_after_a_gate_proves_that_it_passed() -> None:
-    world = World(a_rollout(2, 2, gate=GATE))
+    world = RolloutWorld(a_rollout(2, 2, gate=GATE))
     world.carry_out()
     world.finish("rollout/R/g0/0")
     world.gate_answers["rollout/R/g0/0"] = GateAnswer(at=START, passed=True)
@@ -258,7 +259,7 @@ def test_what_came_after_a_gate_proves_that_it_passed() -> None:
 
 
 def test_the_last_steps_gate_counts_too() -> None:
-    world = World(a_rollout(1, 1, gate=GATE))
+    world = RolloutWorld(a_rollout(1, 1, gate=GATE))
     world.carry_out()
     world.finish("rollout/R/g0/0")
     assert causes(world.carry_out()) == []
@@ -272,7 +273,7 @@ def test_the_last_steps_gate_counts_too() -> None:
 
 def test_a_beginning_proves_nothing_while_there_was_room_for_it_anyway() -> None:
     """Two at once: the third begins when one of the first two is done, and who knows which."""
-    world = World(a_rollout(1, 1, 1, at_once=2, gate=GATE))
+    world = RolloutWorld(a_rollout(1, 1, 1, at_once=2, gate=GATE))
     world.carry_out()
     world.at(START + HOUR)
     world.finish("rollout/R/g0/0", "rollout/R/g1/0")
@@ -285,7 +286,7 @@ def test_a_beginning_proves_nothing_while_there_was_room_for_it_anyway() -> None
 
 
 def test_what_a_gate_answered_before_somebody_resumed_no_longer_counts() -> None:
-    world = World(a_rollout(2, gate=GATE))
+    world = RolloutWorld(a_rollout(2, gate=GATE))
     world.carry_out()
     world.finish("rollout/R/g0/0")
     world.gate_answers["rollout/R/g0/0"] = GateAnswer(at=START, passed=False, message="status 503")
@@ -296,7 +297,7 @@ def test_what_a_gate_answered_before_somebody_resumed_no_longer_counts() -> None
 
 
 def test_a_cancelled_step_blocks_its_lane_until_a_resume() -> None:
-    world = World(a_rollout(2))
+    world = RolloutWorld(a_rollout(2))
     world.carry_out()
     world.withdraw(world.active()[0], "operator")
     then = world.look()
@@ -309,7 +310,7 @@ def test_a_cancelled_step_blocks_its_lane_until_a_resume() -> None:
 
 
 def test_a_blocked_lane_does_not_count_as_in_progress() -> None:
-    world = World(a_rollout(2, 1, 1))
+    world = RolloutWorld(a_rollout(2, 1, 1))
     world.carry_out()
     world.withdraw(world.active()[0], "operator")
     assert causes(world.look()) == ["g1/0"]
@@ -325,7 +326,7 @@ def test_a_blocked_lane_does_not_count_as_in_progress() -> None:
 
 def test_a_lane_that_was_blocked_proves_nothing_about_the_gates_of_others() -> None:
     """Two at once: the third began beside the second at its gate, because the first was blocked."""
-    world = World(a_rollout(1, 1, 1, at_once=2, gate=GATE))
+    world = RolloutWorld(a_rollout(1, 1, 1, at_once=2, gate=GATE))
     world.carry_out()
     world.withdraw(world.active()[0], "operator")
     world.at(START + HOUR)
@@ -343,7 +344,7 @@ def test_a_lane_that_was_blocked_proves_nothing_about_the_gates_of_others() -> N
 
 
 def test_a_withdrawn_step_does_not_count_as_baked() -> None:
-    world = World(a_rollout(1, 1, 1, at_once=2, gate=GATE, bake=5 * MINUTE))
+    world = RolloutWorld(a_rollout(1, 1, 1, at_once=2, gate=GATE, bake=5 * MINUTE))
     world.carry_out()
     world.finish("rollout/R/g1/0")
     world.at(START + 6 * MINUTE)
@@ -355,7 +356,7 @@ def test_a_withdrawn_step_does_not_count_as_baked() -> None:
 
 
 def test_a_resume_unblocks_only_steps_cancelled_before_it_even_at_the_same_instant() -> None:
-    world = World(a_rollout(1))
+    world = RolloutWorld(a_rollout(1))
     world.carry_out()
     world.withdraw(world.active()[0], "operator")
     world.resume()
@@ -368,7 +369,7 @@ def test_a_resume_unblocks_only_steps_cancelled_before_it_even_at_the_same_insta
 
 
 def test_the_gate_is_asked_after_each_of_several_steps_that_end_at_one_instant() -> None:
-    world = World(a_rollout(3, gate=GATE))
+    world = RolloutWorld(a_rollout(3, gate=GATE))
     for domain in range(3):
         world.carry_out()
         cause = f"rollout/R/g0/{domain}"
@@ -379,7 +380,7 @@ def test_the_gate_is_asked_after_each_of_several_steps_that_end_at_one_instant()
 
 
 def test_what_came_after_a_gate_at_the_same_instant_proves_that_it_passed() -> None:
-    world = World(a_rollout(2, gate=GATE))
+    world = RolloutWorld(a_rollout(2, gate=GATE))
     world.carry_out()
     world.finish("rollout/R/g0/0")
     world.gate_answers["rollout/R/g0/0"] = GateAnswer(at=START, passed=True)
@@ -391,20 +392,20 @@ def test_what_came_after_a_gate_at_the_same_instant_proves_that_it_passed() -> N
 
 
 def test_the_longest_notice_is_announced_also_between_two_seconds() -> None:
-    world = World(a_rollout(1, notice=MAX_NOTICE))
+    world = RolloutWorld(a_rollout(1, notice=MAX_NOTICE))
     world.at(START + 1)
     assert causes(world.look()) == ["g0/0"]
 
 
 def test_a_step_with_nothing_to_do_is_over_without_baking() -> None:
-    world = World(a_rollout(2, bake=HOUR, gate=GATE))
+    world = RolloutWorld(a_rollout(2, bake=HOUR, gate=GATE))
     world.carry_out()
     world.become(world.active()[0], Status.WITHDRAWN, ending="all its machines are gone")
     assert causes(world.look()) == ["g0/1"]
 
 
 def test_a_step_without_machines_is_left_out() -> None:
-    world = World(a_rollout(3))
+    world = RolloutWorld(a_rollout(3))
     world.gone |= {"g0_1a", "g0_1b", "g0_2a"}
     world.carry_out()
     world.finish("rollout/R/g0/0")
@@ -413,7 +414,7 @@ def test_a_step_without_machines_is_left_out() -> None:
 
 
 def test_when_its_window_closes_a_step_is_withdrawn_and_announced_for_the_next() -> None:
-    world = World(a_rollout(1, windows=(parse_window("10:00-11:00"),)))
+    world = RolloutWorld(a_rollout(1, windows=(parse_window("10:00-11:00"),)))
     world.carry_out()
     (event,) = world.active()
     assert event.not_before == START + 2 * HOUR
@@ -426,7 +427,7 @@ def test_when_its_window_closes_a_step_is_withdrawn_and_announced_for_the_next()
 
 
 def test_a_step_whose_notice_ends_in_a_window_starts_then() -> None:
-    world = World(a_rollout(1, windows=(parse_window("08:00-09:00"),)))
+    world = RolloutWorld(a_rollout(1, windows=(parse_window("08:00-09:00"),)))
     world.carry_out()
     (event,) = world.active()
     assert event.not_before == START + 15 * MINUTE
@@ -436,11 +437,13 @@ def test_a_step_whose_notice_ends_in_a_window_starts_then() -> None:
 
 def test_a_window_far_away_is_waited_for_before_anything_is_announced() -> None:
     """The next fifth Monday in February is years away, but there is one in some other month."""
-    world = World(a_rollout(1, windows=(parse_window("5th mon 02:00-06:00"),)))
+    world = RolloutWorld(a_rollout(1, windows=(parse_window("5th mon 02:00-06:00"),)))
     world.at(START + 75 * DAY)  # just after 29 March; the next fifth Monday is 31 May
     world.carry_out()
     assert world.active()
-    far = World(a_rollout(1, notice=80 * DAY, windows=(parse_window("5th sun 02:00-06:00"),)))
+    far = RolloutWorld(
+        a_rollout(1, notice=80 * DAY, windows=(parse_window("5th sun 02:00-06:00"),))
+    )
     far.at(START + 17 * DAY)  # 1 February: with the notice, after 2 May; the next is on 30 May
     then = far.carry_out()
     assert then.announce == ()
@@ -451,7 +454,7 @@ def test_a_window_far_away_is_waited_for_before_anything_is_announced() -> None:
 
 
 def test_aborting_withdraws_what_has_not_started_and_waits_for_what_has() -> None:
-    world = World(a_rollout(1, 1, at_once=2))
+    world = RolloutWorld(a_rollout(1, 1, at_once=2))
     world.carry_out()
     first, second = world.active()
     world.become(first, Status.STARTED)
@@ -464,7 +467,7 @@ def test_aborting_withdraws_what_has_not_started_and_waits_for_what_has() -> Non
 
 
 def test_while_it_is_paused_nothing_is_announced_but_it_can_end() -> None:
-    world = World(a_rollout(2))
+    world = RolloutWorld(a_rollout(2))
     world.carry_out()
     world.switch(paused=Switch(by="x", at=START, why="lunch"))
     world.finish("rollout/R/g0/0")
@@ -497,7 +500,7 @@ class RollingMachine(RuleBasedStateMachine):
         windows=st.sampled_from(sorted(WINDOWS)),
     )
     def begin(self, sizes: list[int], at_once: int, bake: int, gated: bool, windows: str) -> None:
-        self.world = World(
+        self.world = RolloutWorld(
             a_rollout(
                 *sizes,
                 at_once=at_once,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from forewarn.core import Durations, Now
+from forewarn.core import Durations, World
 from forewarn.core.time import SECOND
 from forewarn.metadata.publishing.messages import Polled
 from forewarn.metadata.publishing.poll_report import MAX_EARLIER, REPORT_SLICE, PollReport
 
 
 def poll(report: PollReport, at: int, incarnation: int = 1, machine: str = "web_0") -> None:
-    report.record_poll(machine, "web", "2020-07-01", incarnation, (), Now(at=at, rules=Durations()))
+    report.record_poll(
+        machine, "web", "2020-07-01", incarnation, (), World(at=at, rules=Durations())
+    )
 
 
 def polled(report: PollReport) -> list[tuple[int, int, int, int]]:
@@ -77,8 +79,8 @@ def test_a_machine_that_polls_no_longer_is_forgotten() -> None:
 def test_a_machines_polls_are_one_entry_until_it_is_shown_something_else() -> None:
     seen = PollReport()
     for second in range(5):
-        seen.record_poll("m", "g", "2020-07-01", 1, (), Now(at=second * SECOND))
-    seen.record_poll("m", "g", "2020-07-01", 2, ("E",), Now(at=9 * SECOND))
+        seen.record_poll("m", "g", "2020-07-01", 1, (), World(at=second * SECOND))
+    seen.record_poll("m", "g", "2020-07-01", 2, ("E",), World(at=9 * SECOND))
     (report,) = seen.reports()
     first, second_entry = report.polled
     assert (first.count, first.first, first.last) == (5, 0, 4 * SECOND)
@@ -89,10 +91,10 @@ def test_a_machines_polls_are_one_entry_until_it_is_shown_something_else() -> No
 def test_reports_are_cut_into_pieces_and_what_piles_up_is_bounded() -> None:
     seen = PollReport()
     for n in range(REPORT_SLICE + 1):
-        seen.record_poll(f"m{n}", "g", "v", 1, (), Now(at=n * SECOND))
+        seen.record_poll(f"m{n}", "g", "v", 1, (), World(at=n * SECOND))
     assert [len(r.polled) for r in seen.reports()] == [REPORT_SLICE, 1]
     for n in range(MAX_EARLIER + 10):
-        seen.record_poll("m", "g", "v", n, (), Now(at=n * SECOND))
+        seen.record_poll("m", "g", "v", n, (), World(at=n * SECOND))
     entries = [entry for report in seen.reports() for entry in report.polled]
     assert len(entries) == MAX_EARLIER + 1
     assert entries[-1].incarnation == MAX_EARLIER + 9  # the oldest are lost

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
-from forewarn.core import EventType, GroupKind, Machine, Now, decide
+from forewarn.core import EventType, GroupKind, Machine, World, decide
 from forewarn.core import commands as c
 from forewarn.core.changes import Changes
 from forewarn.core.registry import GroupForgotten
@@ -22,7 +22,7 @@ from forewarn.store.port import States
 from forewarn.support import guard
 from helpers.host_nodes import until
 
-NOW = Now(at=1_800_000_000_000_000)
+NOW = World(at=1_800_000_000_000_000)
 
 
 class Told(Member):

@@ -11,7 +11,7 @@ import pytest
 from forewarn.core import EventType, Group, Refused, decide
 from forewarn.core import commands as c
 from forewarn.core.fleet import GroupKind, Machine
-from forewarn.core.time import Now
+from forewarn.core.world import World
 from forewarn.service.fleet import read as fleetfile
 from forewarn.service.fleet.read import FleetError
 from forewarn.service.fleet.shapes import MAX_ADDRESSES, MAX_AMOUNT, MAX_TAGS, schema
@@ -41,7 +41,7 @@ def test_an_event_for_many_machines_goes_through_its_group_a_few_times() -> None
         Counted.times = 0
         names = tuple(f"m{n}" for n in range(count))
         raised = c.Raise(id="E", type=EventType.REBOOT, machines=names, by="test")
-        assert not isinstance(decide(group, raised, Now(at=0)), Refused)
+        assert not isinstance(decide(group, raised, World(at=0)), Refused)
         return Counted.times
 
     assert gone_through(300) == gone_through(3)

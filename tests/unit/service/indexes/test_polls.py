@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
-from forewarn.core import Changes, Event, EventType, Group, Now, decide
+from forewarn.core import Changes, Event, EventType, Group, World, decide
 from forewarn.core import commands as c
 from forewarn.core.fleet import GroupKind, Machine
 from forewarn.core.history import RecordKind
@@ -27,15 +27,15 @@ from forewarn.store.port import (
 )
 from forewarn.support import guard
 
-NOW = Now(at=1_700_000_000 * SECOND)
+NOW = World(at=1_700_000_000 * SECOND)
 RAISED = c.Raise(id="A", type=EventType.REBOOT, machines=("web_0", "web_1"), by="test")
 
 
-def later(seconds: int) -> Now:
+def later(seconds: int) -> World:
     return msgspec.structs.replace(NOW, at=NOW.at + seconds * SECOND)
 
 
-def doing(command: c.Command, now: Now = NOW) -> Work:
+def doing(command: c.Command, now: World = NOW) -> Work:
     def work(states: States) -> Batch:
         decision = decide(states["web"], command, now)
         assert isinstance(decision, Changes)

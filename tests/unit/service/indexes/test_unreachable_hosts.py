@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from forewarn.core import Group, Machine, Now
+from forewarn.core import Group, Machine, World
 from forewarn.core.fleet import Host
 from forewarn.core.registry import ClockAccepted, HostPut, HostRemoved, Put
 from forewarn.core.time import HOUR, SECOND, Durations, Time
@@ -32,7 +32,7 @@ class Reach:
         await self.store.transact(lambda _: Batch(at, 0, (), puts))
 
     def at(self, at: Time) -> dict[str, Time | None]:
-        return dict(self.unreachable.at(Now(at=at, rules=Durations()))[0])
+        return dict(self.unreachable.at(World(at=at, rules=Durations()))[0])
 
 
 def reach(test: Callable[[Reach], Awaitable[None]]) -> None:
@@ -54,7 +54,7 @@ def test_a_host_is_unreachable_until_its_node_joins_and_listed_until_the_grace_i
         assert made.at(START) == {}
         made.unreachable.cut_off("h1", START)
         made.unreachable.cut_off("h1", START + HOUR)  # it is already
-        assert made.unreachable.at(Now(at=START))[1] == {"h1": START}
+        assert made.unreachable.at(World(at=START))[1] == {"h1": START}
         assert made.at(START + HOUR) == {"h1": None}
         made.unreachable.joined("h1", START + HOUR)
         made.unreachable.joined("h1", START + 2 * HOUR)  # it has already
@@ -68,7 +68,7 @@ def test_a_snapshot_given_to_a_decision_does_not_change() -> None:
     @reach
     async def _(made: Reach) -> None:
         made.unreachable.cut_off("h1", START)
-        given = made.unreachable.at(Now(at=START))[0]
+        given = made.unreachable.at(World(at=START))[0]
         made.unreachable.cut_off("h2", START)
         made.unreachable.joined("h1", START)
         assert given == {"h1": None}
@@ -91,10 +91,10 @@ def test_a_machine_that_has_left_such_a_host_is_known_until_the_grace_is_over() 
         made.unreachable.moved("m1", "h1", START + SECOND)
         made.unreachable.moved("m2", "h2", START + SECOND)  # it could be reached all the time
         made.unreachable.moved("m3", "h1", START + HOUR)
-        assert made.unreachable.at(Now(at=START + HOUR))[2] == {"m3": START + HOUR}
+        assert made.unreachable.at(World(at=START + HOUR))[2] == {"m3": START + HOUR}
         made.unreachable.forget("h1")
-        assert made.unreachable.at(Now(at=START + HOUR))[2] == {"m3": START + HOUR}
-        assert made.unreachable.at(Now(at=START + HOUR + GRACE))[2] == {}
+        assert made.unreachable.at(World(at=START + HOUR))[2] == {"m3": START + HOUR}
+        assert made.unreachable.at(World(at=START + HOUR + GRACE))[2] == {}
 
 
 @pytest.mark.parametrize("host", ["h3", "nobody"])

@@ -11,12 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from forewarn.core import Event, EventType, Now, Policy, Refused, Status
+from forewarn.core import Event, EventType, Policy, Refused, Status, World
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.fleet import OverWhen
-from forewarn.core.time import HOUR, MINUTE, UntrustedClock
+from forewarn.core.time import HOUR, MINUTE
 from forewarn.core.windows.may_postpone import parse_may_postpone
 from forewarn.core.windows.model import Blackout, MaintenanceConfiguration, Span
+from forewarn.core.world import UntrustedClock
 from forewarn.drivers.port import (
     Again,
     Done,
@@ -431,7 +432,7 @@ def test_no_approval_and_no_retry_is_advised_while_the_clock_is_not_trusted(
     clock = service._session.node.clock
     original = clock.now
 
-    def untrusted(rules: Any) -> Now:
+    def untrusted(rules: Any) -> World:
         now = original(rules)
         return msgspec.structs.replace(now, untrusted=UntrustedClock(now.at - HOUR, now.at))
 

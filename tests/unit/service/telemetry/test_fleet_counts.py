@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from forewarn.core import Changes, Group, Machine, Now, Policy, Refused, apply, decide
+from forewarn.core import Changes, Group, Machine, Policy, Refused, World, apply, decide
 from forewarn.core import commands as c
 from forewarn.core.events import EventType
 from forewarn.core.time import HOUR
@@ -153,7 +153,7 @@ def test_a_spread_counts_by_the_first_bound_that_is_not_exceeded() -> None:
 
 def test_what_is_due_later_is_not_overdue() -> None:
     with Service(SAMPLE) as service:
-        now: Now = service._session.node.writer.now()
+        now: World = service._session.node.writer.now()
         assert overdue(None, now) == 0
         assert overdue(now.at + 5, now) == 0
         assert overdue(now.at - 2_000_000, now) == 2
@@ -197,7 +197,7 @@ def test_approvals_are_counted_by_kind_of_approver_whatever_its_name(
     group = Group(
         name="g", machines=(Machine(name="m"),), enabled=enabled, policy=policy or Policy()
     )
-    now = Now(at=0)
+    now = World(at=0)
     if isinstance(command, c.Approve | c.OperatorApprove):
         announced = c.Raise(id=ID, type=EventType.REBOOT, machines=("m",), by="x")
         group = _decided(group, announced, now)
@@ -207,7 +207,7 @@ def test_approvals_are_counted_by_kind_of_approver_whatever_its_name(
     assert event.approved.kind.value == counted
 
 
-def _decided(group: Group, command: c.Command, now: Now) -> Group:
+def _decided(group: Group, command: c.Command, now: World) -> Group:
     decided = decide(group, command, now)
     assert isinstance(decided, Changes)
     return apply(group, decided.items)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from forewarn.core import GroupKind, Machine, Now, decide
+from forewarn.core import GroupKind, Machine, World, decide
 from forewarn.core import commands as c
 from forewarn.core.changes import Changes
 from forewarn.store import Batch, Entry, StoreFailed, StoreUnusable
@@ -22,7 +22,7 @@ from forewarn.store.sql.schema import SCHEMA_VERSION, metadata
 from forewarn.store.sqlite.connect import migrate_to as migrate
 from forewarn.store.sqlite.engine import SqliteStore
 
-NOW = Now(at=1_800_000_000_000_000)
+NOW = World(at=1_800_000_000_000_000)
 
 
 def defining(group: str, tag: str = "") -> Work:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from forewarn.core import Now
+from forewarn.core import World
 from forewarn.store import MemoryStore, OutcomeUnknown, StoreFailed, StoreUnusable
 from forewarn.store.port import HistoryQuery, PollSightings, StoreUnreadable
 from forewarn.store.sqlite.engine import SqliteStore
@@ -34,7 +34,7 @@ from helpers.state_files import (
     state_with_groups,
 )
 
-NOW = Now(at=1_800_000_000_000_000)
+NOW = World(at=1_800_000_000_000_000)
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
