@@ -3,7 +3,6 @@ from elsewhere."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any
@@ -148,16 +147,6 @@ def test_every_command_that_asks_the_service_is_calls_that_anyone_can_make() -> 
     assert len(asking) > 30
     assert asking <= known, asking - known
     assert known <= set(every), known - set(every)
-
-
-def test_the_table_of_commands_is_in_the_docs() -> None:
-    text = (DOCS / "reference" / "api.md").read_text()
-    rows = dict(re.findall(r"^\| `forewarn ([a-z -]+)` \| (.*) \|$", text, re.MULTILINE))
-    made: dict[str, list[str]] = {}
-    for call, operation in OPERATIONS.items():
-        for name in operation.commands:
-            made.setdefault(name, []).append(f"`{call}`")
-    assert rows == {name: ", ".join(calls) for name, calls in made.items()}
 
 
 class _Page(HTMLParser):
