@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import sqlite3
@@ -99,7 +100,7 @@ def test_a_file_is_marked_unless_a_service_uses_it(tmp_path: Path) -> None:
 
     asyncio.run(body())
     assert run("restored", "--state", file, "--yes").exit_code == 0
-    with sqlite3.connect(file) as connection:
+    with contextlib.closing(sqlite3.connect(file)) as connection, connection:
         copied = connection.execute("SELECT count(*) FROM service WHERE key = 'copied'")
         assert copied.fetchone() == (1,)
     assert run("restored", "--state", tmp_path / "none.db", "--yes").exit_code == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -131,7 +132,7 @@ def filled(path: Path, records: int) -> None:
         await store.close()
 
     asyncio.run(make())
-    with sqlite3.connect(path) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.executemany(
             "INSERT INTO history (at, what, who, group_name, event, note) VALUES (?,?,'x',?,?,'')",
             ((AT + n, "raised", f"g{n % 100}", f"E{n // 10}") for n in range(records)),
@@ -175,7 +176,7 @@ def test_among_many_records_what_is_asked_for_is_found_by_an_index(
     statement = read.history_statement(wanted, "sqlite")
     text = statement.compile(made, compile_kwargs={"literal_binds": True})
     made.dispose()
-    with sqlite3.connect(large) as connection:
+    with contextlib.closing(sqlite3.connect(large)) as connection, connection:
         plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}")]
     connection.close()
     assert plan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import sqlite3
@@ -53,7 +54,7 @@ async def opened(path: Path) -> None:
 def schema_of(path: Path) -> list[tuple[str, str]]:
     """Return the tables and indexes and how they are defined, without the spaces at brackets and
     commas that differ if a column was added later."""
-    with sqlite3.connect(path) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         found = connection.execute(
             "SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
             " AND name != 'alembic_version' ORDER BY name"
@@ -113,7 +114,7 @@ def test_a_second_process_is_refused_with_one_line(tmp_path: Path) -> None:
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     asyncio.run(made(path))
-    with sqlite3.connect(path) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     connection.close()
     with pytest.raises(StoreUnusable, match="schema 9999"):
@@ -130,7 +131,7 @@ def test_a_file_whose_tables_do_not_match_its_schema_is_refused(
     """Revisions were rewritten under their own number while they were being made."""
     path = tmp_path / "state.db"
     asyncio.run(made(path))
-    with sqlite3.connect(path) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(wreck)
     connection.close()
     refusal = f"but has no column {lacks}.*Restore a backup of a release"
@@ -154,7 +155,7 @@ def test_an_id_prefix_may_end_with_any_character(tmp_path: Path, last: str) -> N
 
 def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
-    with sqlite3.connect(path) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE theirs (x)")
     connection.close()
     with pytest.raises(StoreUnusable, match="of another program"):
