@@ -112,7 +112,7 @@ lint: $(VENV)/.ready $(PORTAL)/.ready
 	$(BIN)/lint-imports
 	$(PORTAL)/node $(PORTAL)/node_modules/typescript/bin/tsc
 	$(PORTAL)/node $(PORTAL)/node_modules/eslint/bin/eslint.js \
-		--config tools/portal/eslint.config.js src/forewarn/control/portal
+		--config tools/portal/eslint.config.js src/forewarn/portal
 
 # With and without a Front, for as long as one likes: FUZZ_SECONDS=0 is until ctrl-C.
 FUZZ_SECONDS ?= 60

@@ -187,7 +187,7 @@ def _note(found: Stormy, guests: subprocess.Popen[str]) -> None:
 def _in_the_wheel() -> float:
     """kB by which the portal makes the wheel larger."""
     packed = io.BytesIO()
-    root = Path(str(files("forewarn.control.portal")))
+    root = Path(str(files("forewarn.portal")))
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as wheel:
         for path in root.rglob("*"):
             if path.is_file() and path.suffix != ".pyc":

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 from standardwebhooks import Webhook
 
-from forewarn.control.notify.config import Notify
-from forewarn.control.notify.notifications import Notifications
 from forewarn.core import EventType
 from forewarn.core.time import MINUTE
 from forewarn.node import Config, Node
+from forewarn.notify.config import Notify
+from forewarn.notify.notifications import Notifications
 from forewarn.service.fleet import read
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk

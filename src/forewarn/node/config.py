@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.control.notify.config import Notify
 from forewarn.control.server.connections import MAX_OPERATOR_CONNECTIONS
 from forewarn.core import Duration, Durations, Time
 from forewarn.core.fleet import Placement
@@ -18,6 +17,7 @@ from forewarn.core.time import SECOND
 from forewarn.drivers.registry import DriverConfig
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.metadata.endpoint.limits import Limits
+from forewarn.notify.config import Notify
 from forewarn.service.access.oidc import Oidc
 from forewarn.service.engine.clock import ClockLimits
 from forewarn.service.fleet.addresses import ANY_ADDRESS, AddressRules, guest_addresses, is_loopback

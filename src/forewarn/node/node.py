@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from forewarn.control.notify.config import Notify
 from forewarn.core import Machine, Time
 from forewarn.drivers.port import Driver
 from forewarn.metadata.endpoint.app import MetadataApp
@@ -54,6 +53,7 @@ from forewarn.node.wiring import (
     warn_of_closed_windows,
     warn_of_database,
 )
+from forewarn.notify.config import Notify
 from forewarn.service.access.access_tokens import AccessTokens
 from forewarn.service.access.authority import Authority
 from forewarn.service.access.machine_tokens import MachineTokens
@@ -116,8 +116,8 @@ from forewarn.verdict.observer import Observer
 
 if TYPE_CHECKING:
     from forewarn.control.http.context import Context as OperatorsContext
-    from forewarn.control.notify.notifications import Notifications
     from forewarn.metadata.http.front import Front
+    from forewarn.notify.notifications import Notifications
 
 SIGHTINGS_EVERY = 30.0  # seconds between two looks of a follower at who has polled
 SIGHTINGS_COST = 100  # and at least so many times as long as such a look takes
@@ -440,7 +440,7 @@ class Node(Component):
         if self.notifications is None:
             if not tables and not await self.store.notify_positions():
                 return
-            from forewarn.control.notify.notifications import Notifications
+            from forewarn.notify.notifications import Notifications
 
             self.notifications = Notifications(self.store, self.feed, lambda: self.writer.now().at)
         await self.notifications.configure(tables, self._tasks)

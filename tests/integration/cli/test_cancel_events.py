@@ -12,9 +12,9 @@ from msgspec import convert
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
-from forewarn.control.notify import text
-from forewarn.control.notify.notification import Notification, single
 from forewarn.control.schema.feed import FeedCommit
+from forewarn.notify import text
+from forewarn.notify.notification import Notification, single
 from forewarn.testing import Service
 from helpers.control_api import ask
 

@@ -20,7 +20,7 @@ from forewarn.testing import Service
 from helpers.forked_cli import run_script
 from helpers.token_api import Answer, Api, token
 
-PORTAL = Path(str(files("forewarn.control.portal")))
+PORTAL = Path(str(files("forewarn.portal")))
 IMPORTED = re.compile(r'^(?:import|export) .*?"(\./[^"]+|\.\./[^"]+)"', re.MULTILINE)
 
 
@@ -146,7 +146,7 @@ async def main():
         try:
             await asyncio.to_thread(urllib.request.urlopen, f"{node.control_url}/ui/")
         except urllib.error.HTTPError as error:
-            sys.exit(error.code != 404 or "forewarn.control.portal" in sys.modules)
+            sys.exit(error.code != 404 or "forewarn.portal" in sys.modules)
 
 asyncio.run(main())
 sys.exit("the portal was served")

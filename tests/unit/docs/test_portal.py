@@ -12,7 +12,7 @@ from helpers.paths import ROOT
 DOCS = ROOT / "docs"
 PORTAL = DOCS / "operate" / "portal.md"
 PICTURES = DOCS / "images" / "portal"
-MAIN = ROOT / "src" / "forewarn" / "control" / "portal" / "main.js"
+MAIN = ROOT / "src" / "forewarn" / "portal" / "main.js"
 IMAGE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
 NARROW, WIDE = 375, 1080  # pixels
 MOST_BYTES = 1_500_000  # of all pictures

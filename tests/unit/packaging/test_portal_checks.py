@@ -12,7 +12,7 @@ from helpers.write_openapi import PUBLISHED
 from helpers.write_portal_types import TYPES, portal_types
 
 TOOLS = ROOT / "tools" / "portal"
-VENDOR = ROOT / "src/forewarn/control/portal/vendor/README.md"
+VENDOR = ROOT / "src/forewarn/portal/vendor/README.md"
 LOCK = json.loads((TOOLS / "package-lock.json").read_text())["packages"]
 
 

@@ -105,8 +105,8 @@ def show(
 
 def _values(loaded: LoadedSettings, arguments: bool) -> list[tuple[str, Any]]:
     """Return every setting with its value, and each key of a table as a setting of its own."""
-    from forewarn.control.notify.config import without_secrets
     from forewarn.node.settings.driver_tables import options_type
+    from forewarn.notify.config import without_secrets
 
     values: dict[str, Any] = msgspec.to_builtins(loaded.settings)
     programs: set[str] = set()  # keys of programs, whose arguments may be secret

@@ -11,14 +11,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 from contextvars import ContextVar
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 from litestar.di import NamedDependency
 
 from forewarn.control.http.access.token_attempts import TokenAttempts
-from forewarn.control.notify.notifications import Notifications
-from forewarn.core import Machine, Time
+from forewarn.control.schema.notify import NotifyState, NotifyTest
+from forewarn.core import Machine, Refused, Time
 from forewarn.core.access import Limit, Role, Session
 from forewarn.service.access.access_tokens import AccessTokens
 from forewarn.service.access.machine_tokens import MachineTokens
@@ -61,6 +61,14 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
 
 LOCAL = Caller(name=LOCAL_NAME, role=Role.ADMIN)
+
+
+class Notifications(Protocol):
+    """What the API shows of notifications, which `forewarn.notify` sends."""
+
+    def states(self) -> list[NotifyState]: ...
+
+    async def test(self, name: str) -> NotifyTest | Refused: ...
 
 
 class Context(msgspec.Struct, frozen=True):

@@ -28,7 +28,7 @@ from forewarn.control.http.responses import response_headers
 from forewarn.control.routes.docs import REVALIDATE
 from forewarn.core.refusal import unknown
 
-PACKAGE = "forewarn.control.portal"
+PACKAGE = "forewarn.portal"
 DOCUMENT = "index.html"
 OFF = "the portal is switched off (ui = false)"
 MEDIA_TYPES = {

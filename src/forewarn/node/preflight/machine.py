@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from forewarn.control.notify.notifications import problems as notify_problems
 from forewarn.node import Config
 from forewarn.node.listening.certificates import examine, readable_by_all
 from forewarn.node.listening.unix_socket import other_file
@@ -23,6 +22,7 @@ from forewarn.node.preflight.state_file import (
 )
 from forewarn.node.preflight.unit import unit_findings
 from forewarn.node.settings import LoadedSettings
+from forewarn.notify.notifications import problems as notify_problems
 from forewarn.service.access.authority import KEY, Authority, AuthorityUnusable
 from forewarn.service.access.issuer_keys import IssuerUnavailable, fetch_keys
 from forewarn.service.engine import otel

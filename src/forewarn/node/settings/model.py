@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from forewarn.control.notify.config import Notify
 from forewarn.core.fleet import Placement
 from forewarn.drivers.registry import SIMULATED
+from forewarn.notify.config import Notify
 from forewarn.service.access.oidc import Oidc
 
 LOGS = ("auto", "console", "json")

@@ -15,7 +15,6 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from forewarn.control.notify.config import FILES, MODES, Notify
 from forewarn.core.access import Role
 from forewarn.drivers import registry
 from forewarn.node.settings.driver_tables import (
@@ -40,6 +39,7 @@ from forewarn.node.settings.model import (
     Source,
 )
 from forewarn.node.settings.toml_lines import lines
+from forewarn.notify.config import FILES, MODES, Notify
 from forewarn.store.engines import is_url
 from forewarn.support.suggest import instead_of, value_problem
 from forewarn.support.text import not_utf8

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from forewarn.control.notify.config import MAX_TABLES, Notify
 from forewarn.core.fleet import Placement
 from forewarn.core.time import HOUR, MINUTE, SECOND, Durations
 from forewarn.drivers import registry
@@ -38,6 +37,7 @@ from forewarn.node.settings.model import (
     SettingsError,
 )
 from forewarn.node.settings.sources import gather
+from forewarn.notify.config import MAX_TABLES, Notify
 from forewarn.service.access.oidc import Oidc
 from forewarn.service.engine.clock import STEP, ClockLimits
 from forewarn.service.fleet import read

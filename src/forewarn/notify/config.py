@@ -15,9 +15,9 @@ from zoneinfo import ZoneInfoNotFoundError
 
 import msgspec
 
-from forewarn.control.notify.kinds import DEFAULT_KINDS, KINDS, SEVERITIES
 from forewarn.core.labels import SelectorError, parse
 from forewarn.core.windows.model import zone_of
+from forewarn.notify.kinds import DEFAULT_KINDS, KINDS, SEVERITIES
 from forewarn.support.suggest import instead_of
 from forewarn.support.text import SECOND, Duration, either_of, parse_duration
 

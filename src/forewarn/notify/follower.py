@@ -17,12 +17,12 @@ from datetime import datetime
 
 import msgspec
 
-from forewarn.control.notify import notification as n
-from forewarn.control.notify.config import Notify
-from forewarn.control.notify.targets.port import DeliveryFailed, Sender, send
-from forewarn.control.notify.targets.senders import sender_for
 from forewarn.control.schema.feed import FeedCommit
 from forewarn.core import Time
+from forewarn.notify import notification as n
+from forewarn.notify.config import Notify
+from forewarn.notify.targets.port import DeliveryFailed, Sender, send
+from forewarn.notify.targets.senders import sender_for
 from forewarn.service.engine.feed import Feed, FeedEntry, Lost
 from forewarn.store.port import NotifyPosition, Store, StoreFailed
 from forewarn.support import guard

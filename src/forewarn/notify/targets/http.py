@@ -19,10 +19,10 @@ from urllib.parse import quote
 import msgspec
 
 from forewarn import __version__
-from forewarn.control.notify import text
-from forewarn.control.notify.config import CloudEvents, Http, origin, url_problem
-from forewarn.control.notify.notification import Message
-from forewarn.control.notify.targets.port import (
+from forewarn.notify import text
+from forewarn.notify.config import CloudEvents, Http, origin, url_problem
+from forewarn.notify.notification import Message
+from forewarn.notify.targets.port import (
     DeliveryFailed,
     Sender,
     reason,

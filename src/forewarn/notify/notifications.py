@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from weakref import WeakKeyDictionary
 
-from forewarn.control.notify import notification as n
-from forewarn.control.notify.config import Notify
-from forewarn.control.notify.follower import Counts, Follower
-from forewarn.control.notify.targets.port import DeliveryFailed, send
-from forewarn.control.notify.targets.senders import sender_for
 from forewarn.control.schema.feed import FeedCommit
 from forewarn.control.schema.notify import NotifyState, NotifyTest
 from forewarn.control.views import feed as views
 from forewarn.core import Refused, Time
 from forewarn.core.refusal import unknown_name
+from forewarn.notify import notification as n
+from forewarn.notify.config import Notify
+from forewarn.notify.follower import Counts, Follower
+from forewarn.notify.targets.port import DeliveryFailed, send
+from forewarn.notify.targets.senders import sender_for
 from forewarn.service.engine.feed import Feed, FeedEntry
 from forewarn.service.telemetry.samples import Sample, counter, gauge
 from forewarn.store.port import NotifyPosition, Store

@@ -7,7 +7,7 @@ import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
-from forewarn.control.notify.notification import Message
+from forewarn.notify.notification import Message
 from forewarn.support.files.secret import SecretUnreadable, read_secret, secret_file_problems
 
 

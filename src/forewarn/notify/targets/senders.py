@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from forewarn.control.notify.config import Apprise, Http, Notify
-from forewarn.control.notify.targets.port import Sender
+from forewarn.notify.config import Apprise, Http, Notify
+from forewarn.notify.targets.port import Sender
 
 
 def sender_for(table: Notify) -> Sender:
     match table.target:
         case Http() as http:
-            from forewarn.control.notify.targets.http import HttpSender
+            from forewarn.notify.targets.http import HttpSender
 
             return HttpSender(http, table.zone)
         case Apprise() as apprise:
-            from forewarn.control.notify.targets.apprise import AppriseSender
+            from forewarn.notify.targets.apprise import AppriseSender
 
             return AppriseSender(apprise, table.zone)
     raise AssertionError(f"unknown target {table.target_kind}")

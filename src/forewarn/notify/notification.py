@@ -13,13 +13,13 @@ from datetime import datetime
 
 import msgspec
 
-from forewarn.control.notify import kinds as k
-from forewarn.control.notify.config import Notify
 from forewarn.control.schema.feed import FeedChange, FeedCommit
 from forewarn.control.views import feed as views
 from forewarn.core import Group
 from forewarn.core.fleet import Host
 from forewarn.core.labels import Term, labels_of, matches, parse
+from forewarn.notify import kinds as k
+from forewarn.notify.config import Notify
 
 MAX_COMBINED = 100  # notifications whose details are in one message; others are counted
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from forewarn.control.notify import notification as n
-from forewarn.control.notify import text
-from forewarn.control.notify.follower import _pause_after
-from forewarn.control.notify.kinds import DEFAULT_KINDS, KINDS
-from forewarn.control.notify.targets.port import DeliveryFailed
 from forewarn.control.schema.core import Event
 from forewarn.control.schema.feed import FeedChange, FeedCommit
 from forewarn.core import Group, Machine
 from forewarn.core.fleet import Host
 from forewarn.core.rollouts.model import BY_ITSELF
+from forewarn.notify import notification as n
+from forewarn.notify import text
+from forewarn.notify.follower import _pause_after
+from forewarn.notify.kinds import DEFAULT_KINDS, KINDS
+from forewarn.notify.targets.port import DeliveryFailed
 from helpers.notifying_service import table
 
 AT = datetime(2026, 10, 25, 0, 30, tzinfo=UTC)  # clocks in Berlin are set back half an hour later

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from forewarn.control.notify import follower
-from forewarn.control.notify.config import Notify
 from forewarn.core.time import MINUTE
+from forewarn.notify import follower
+from forewarn.notify.config import Notify
 from forewarn.store.memory import Disk
 from helpers.hook_receivers import Web
 from helpers.notifying_service import received, secret_file, table, world

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from datetime import tzinfo
 from functools import partial
 
-from forewarn.control.notify import kinds as k
-from forewarn.control.notify import text
-from forewarn.control.notify.config import Apprise
-from forewarn.control.notify.notification import Message
-from forewarn.control.notify.targets.port import DeliveryFailed, Sender, secret, secret_problems
+from forewarn.notify import kinds as k
+from forewarn.notify import text
+from forewarn.notify.config import Apprise
+from forewarn.notify.notification import Message
+from forewarn.notify.targets.port import DeliveryFailed, Sender, secret, secret_problems
 from forewarn.support import apprise_urls
 from forewarn.support.text import listing
 

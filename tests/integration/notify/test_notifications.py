@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from cloudevents.core.bindings.http import HTTPMessage, from_http_event
 
-from forewarn.control.notify import follower
 from forewarn.core import Refused
 from forewarn.core.time import HOUR, MINUTE
+from forewarn.notify import follower
 from forewarn.store.memory import Disk
 from helpers.hook_receivers import Web
 from helpers.notifying_service import (

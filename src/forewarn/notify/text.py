@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, tzinfo
 
-from forewarn.control.notify import kinds as k
-from forewarn.control.notify.notification import Message, Notification, Skipped
 from forewarn.control.schema.core import Event
 from forewarn.control.schema.feed import FeedChange
 from forewarn.core.history import RecordKind as K
 from forewarn.core.rollouts.model import BY_ITSELF
+from forewarn.notify import kinds as k
+from forewarn.notify.notification import Message, Notification, Skipped
 from forewarn.support.instants import from_datetime
 from forewarn.support.text import SECOND, counted, in_words, in_zone, listing, utc, visible
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from forewarn.control.notify.config import without_secrets
-from forewarn.control.notify.notifications import problems
 from forewarn.node.settings import SettingsError, load
+from forewarn.notify.config import without_secrets
+from forewarn.notify.notifications import problems
 from helpers.notifying_service import secret_file, table
 
 CLOUDEVENTS = {"url": "https://example.org/s3cr3t"}
