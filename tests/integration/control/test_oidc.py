@@ -4,6 +4,7 @@ That a real issuer's tokens are accepted is tests/system/control/test_oidc_issue
 from __future__ import annotations
 
 import http.client
+import socket
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -272,26 +273,21 @@ def test_as_long_as_no_key_is_known_a_token_cannot_be_verified(
 
 
 def test_an_issuer_that_hangs_does_not_delay_other_callers(monkeypatch: pytest.MonkeyPatch) -> None:
-    hung, go_on = threading.Event(), threading.Event()
-
-    def hang(_: Oidc) -> issuer_keys.Keys:
-        hung.set()
-        go_on.wait(LIMIT)
-        raise issuer_keys.IssuerUnavailable("it hung")
-
-    monkeypatch.setattr(issuer_keys, "fetch_keys", hang)
-    made = Issuer("http://127.0.0.1:1")
-    with Service(FLEET, sockets=True) as service:
+    monkeypatch.setattr(issuer_keys, "FETCH_TIMEOUT", LIMIT)
+    with Service(FLEET, sockets=True) as service, socket.create_server(("127.0.0.1", 0)) as hung:
+        hung.settimeout(LIMIT)
+        made = Issuer("http://127.0.0.1:{1}".format(*hung.getsockname()))
         accept(service, made.config())
-        assert hung.wait(LIMIT)
-        waiting = threading.Thread(target=ask, args=(service, made.token()))
-        waiting.start()
-        root = api_with_token(service, "root", Role.ADMIN)
-        assert root.get("/v1/status").status == 200
-        assert service.document("web_0")["Events"] == []
-        assert waiting.is_alive()
-        go_on.set()
+        asked, _ = hung.accept()
+        with asked:
+            waiting = threading.Thread(target=ask, args=(service, made.token()))
+            waiting.start()
+            root = api_with_token(service, "root", Role.ADMIN)
+            assert root.get("/v1/status").status == 200
+            assert service.document("web_0")["Events"] == []
+            assert waiting.is_alive()
         waiting.join(LIMIT)
+        assert not waiting.is_alive()
 
 
 def test_many_invalid_tokens_are_throttled(

@@ -393,15 +393,6 @@ def _confirmed(client: ControlClient, request: s.CancelEventsRequest) -> s.Cance
     return s.CancelEventsRequest(ids=ids, reason=request.reason)
 
 
-def _move(text: str) -> tuple[str, str]:
-    machine, equals, host = text.partition("=")
-    if not (machine and equals and host):
-        raise typer.BadParameter(
-            f"'{text}' is not a machine and its host, such as web-0=h3", param_hint="--moved"
-        )
-    return machine, host
-
-
 def _print_details(event: s.EventDetails, client: ControlClient) -> None:
     print_event(event, shown_to(event))
     print_clock(client)

@@ -4,6 +4,7 @@ not have, keys that other users can read. Changes nothing.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,7 +57,7 @@ def _issuer(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
     if config.oidc is None:
         return
     try:
-        fetch_keys(config.oidc)
+        asyncio.run(fetch_keys(config.oidc))
     except IssuerUnavailable as error:
         yield warning(
             loaded,

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 from forewarn.notify.notification import Message
+from forewarn.support.fetch import connection_problem
 from forewarn.support.files.secret import SecretUnreadable, read_secret, secret_file_problems
 
 
@@ -89,9 +90,7 @@ def reason(error: Exception) -> str:
     """Return the reason for an error of a connection. Its own text may contain a secret."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return f"its certificate is not trusted: {cause.verify_message}"
-        if isinstance(cause, OSError) and cause.strerror:
-            return cause.strerror
+        if isinstance(cause, OSError):
+            return connection_problem(cause)
         cause = cause.__cause__ or cause.__context__
     return type(error).__name__

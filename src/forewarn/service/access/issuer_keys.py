@@ -1,6 +1,6 @@
 """The public keys of an OpenID Connect issuer: fetched from its discovery document, and kept.
 
-Requests are answered with the keys that are known. Keys are fetched again, in a thread, when they
+Requests are answered with the keys that are known. Keys are fetched again, beside them, when they
 are old, and when a token names one that is not known, but not too often: anybody can send such
 tokens. An issuer that does not answer locks nobody out whose key is known.
 """
@@ -8,16 +8,14 @@ tokens. An issuer that does not answer locks nobody out whose key is known.
 from __future__ import annotations
 
 import asyncio
-import http.client
-import ssl
 from importlib import import_module
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
 from forewarn.service.access.oidc import Oidc, PublicKey, url_problem
 from forewarn.support import guard
+from forewarn.support.fetch import FetchFailed, fetch
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
@@ -105,7 +103,7 @@ class IssuerKeys:
 
     async def _fetch(self) -> None:
         try:
-            self._keys = await asyncio.to_thread(fetch_keys, self._config)
+            self._keys = await fetch_keys(self._config)
             self._fetched = guard.monotonic()
             self._problem = ""
         except IssuerUnavailable as error:
@@ -122,17 +120,17 @@ class IssuerKeys:
             self._fetching = None
 
 
-def fetch_keys(config: Oidc) -> Keys:
-    """Fetch the keys of an issuer. Blocks; raises IssuerUnavailable."""
-    import_module("jwt")  # which takes a while, and is needed next
-    document = _get(config, config.issuer.rstrip("/") + DISCOVERY, _Document)
+async def fetch_keys(config: Oidc) -> Keys:
+    """Fetch the keys of an issuer. Raises IssuerUnavailable."""
+    await asyncio.to_thread(import_module, "jwt")  # which takes a while, and is needed next
+    document = await _get(config, config.issuer.rstrip("/") + DISCOVERY, _Document)
     if document.issuer != config.issuer:
         raise IssuerUnavailable(
             f"the issuer calls itself '{document.issuer}'; oidc.issuer must be exactly that"
         )
     if problem := url_problem(document.jwks_uri):
         raise IssuerUnavailable(f"jwks_uri of the issuer: {problem}")
-    keys = parse_keys(_get(config, document.jwks_uri, _KeySet).keys)
+    keys = parse_keys((await _get(config, document.jwks_uri, _KeySet)).keys)
     if not keys.by_id and not keys.unnamed:
         raise IssuerUnavailable(f"{document.jwks_uri} has no key that can be used for signatures")
     return keys
@@ -158,39 +156,15 @@ def parse_keys(raw: list[dict[str, Any]]) -> Keys:
     return Keys(by_id, tuple(unnamed))
 
 
-def _get(config: Oidc, url: str, kind: Any) -> Any:
-    """Fetch a JSON document, without a proxy and without following redirects."""
-    parts = urlsplit(url)
-    connection: http.client.HTTPConnection
+async def _get(config: Oidc, url: str, kind: Any) -> Any:
+    """Fetch a JSON document, however slowly it comes, within the time that it may take."""
     try:
-        if parts.scheme == "https":
-            tls = ssl.create_default_context(cafile=config.ca or None)
-            connection = http.client.HTTPSConnection(
-                parts.netloc, timeout=FETCH_TIMEOUT, context=tls
-            )
-        else:
-            connection = http.client.HTTPConnection(parts.netloc, timeout=FETCH_TIMEOUT)
-        try:
-            connection.request("GET", parts.path or "/", headers={"Accept": "application/json"})
-            response = connection.getresponse()
-            if response.status != 200:
-                raise IssuerUnavailable(f"{url} answered {response.status}")
-            content = _read(response, url)
-        finally:
-            connection.close()
-        return msgspec.json.decode(content, type=kind)
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        raise IssuerUnavailable(f"{url}: {str(error) or type(error).__name__}") from error
-
-
-def _read(response: http.client.HTTPResponse, url: str) -> bytes:
-    """Read a response, however slowly it comes, within the time and the size that it may have."""
-    until = guard.monotonic() + FETCH_TIMEOUT
-    content = bytearray()
-    while chunk := response.read1(64 * 1024):
-        content += chunk
-        if len(content) > MAX_DOCUMENT:
-            raise IssuerUnavailable(f"{url} is longer than {MAX_DOCUMENT:,} bytes")
-        if guard.monotonic() > until:
-            raise IssuerUnavailable(f"{url} takes longer than {FETCH_TIMEOUT:g} s")
-    return bytes(content)
+        async with asyncio.timeout(FETCH_TIMEOUT):
+            answer = await fetch(url, max_body=MAX_DOCUMENT, ca=config.ca)
+        if answer.status != 200:
+            raise IssuerUnavailable(f"{url} answered {answer.status}")
+        return msgspec.json.decode(answer.body, type=kind)
+    except TimeoutError:
+        raise IssuerUnavailable(f"{url} takes longer than {FETCH_TIMEOUT:g} s") from None
+    except (FetchFailed, ValueError) as error:
+        raise IssuerUnavailable(f"{url}: {error}") from error

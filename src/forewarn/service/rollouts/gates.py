@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import socket
-import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -23,6 +21,7 @@ from forewarn.core.refusal import Hint, invalid, unknown
 from forewarn.core.rollouts.model import Gate
 from forewarn.core.time import SECOND, Duration
 from forewarn.support import program
+from forewarn.support.fetch import FetchFailed, fetch
 from forewarn.support.files.task import NotStarted
 from forewarn.support.limits import MAX_GATE_TIMEOUT_SECONDS
 from forewarn.support.text import in_words, listing
@@ -31,7 +30,6 @@ GATE_TRY = 10.0  # seconds of guard time for one try
 MAX_GATE_URL = 2_048  # characters
 MAX_GATE_TIMEOUT: Duration = MAX_GATE_TIMEOUT_SECONDS * SECOND
 SHOWN_OUTPUT = 200  # characters of the last line of a command's output
-MAX_STATUS_LINE = 8_192  # bytes
 
 
 class GateResult(msgspec.Struct, frozen=True):
@@ -73,14 +71,14 @@ class Gates:
         try:
             if not gate.http:
                 return await self._run(gate.command)
+            # Only the status is reported: who named the URL may not be allowed to read the rest.
             async with asyncio.timeout(self._patience):
-                return await _fetch(gate.http)
+                status = (await fetch(gate.http, max_body=0)).status
+            return GateResult(200 <= status < 300, f"status {status}")
         except TimeoutError:
             return self._timed_out()
-        except NotStarted as error:
+        except (NotStarted, FetchFailed) as error:
             return GateResult(False, str(error))
-        except (OSError, ValueError) as error:
-            return GateResult(False, _connection_problem(error))
 
     async def _run(self, name: str) -> GateResult:
         """Run a command. Its exit code counts; processes that it leaves behind are killed."""
@@ -108,52 +106,6 @@ class Gates:
 
 def _dev_null() -> IO[bytes]:
     return Path(os.devnull).open("rb")
-
-
-async def _fetch(url: str) -> GateResult:
-    """Send one GET, without a proxy and without following redirects. Only the status is reported,
-    since whoever named the URL may not be allowed to read the response."""
-    parts = urlsplit(url)
-    tls = ssl.create_default_context() if parts.scheme == "https" else None
-    port = parts.port or (443 if tls else 80)
-    reader, writer = await asyncio.open_connection(
-        parts.hostname, port, ssl=tls, limit=MAX_STATUS_LINE
-    )
-    try:
-        writer.write(_request(parts))
-        await writer.drain()
-        line = (await reader.readline()).decode("latin-1").strip()
-    finally:
-        writer.transport.abort()
-    match = re.fullmatch(r"HTTP/1\.[01] (\d{3})(?: .*)?", line)
-    if match is None:
-        return GateResult(False, "not HTTP" if line else "closed without an answer")
-    return GateResult(match[1][0] == "2", f"status {match[1]}")
-
-
-def _connection_problem(error: OSError | ValueError) -> str:
-    """Describe a failure without text from the other side."""
-    match error:
-        case ssl.SSLCertVerificationError():
-            return f"its certificate cannot be verified: {error.verify_message}"
-        case ssl.SSLError():
-            return "the TLS handshake failed"
-        case socket.gaierror():
-            return "its host name cannot be resolved"
-        case OSError(errno=int(number)):
-            return os.strerror(number)
-        case OSError():
-            return "it could not be reached"
-    return "not HTTP"  # the first line is too long
-
-
-def _request(parts: SplitResult) -> bytes:
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    host = parts.netloc.rpartition("@")[2]
-    return (
-        f"GET {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: forewarn\r\nAccept: */*\r\n"
-        "Connection: close\r\n\r\n"
-    ).encode("ascii")
 
 
 def _url_problem(url: str) -> Refused | None:
