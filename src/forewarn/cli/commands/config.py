@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -20,10 +21,12 @@ from forewarn.cli.commands.service_options import (
     flags_of,
     need_extra,
 )
-from forewarn.cli.output import Json, fail_all, print_json, print_table, say
+from forewarn.cli.output import Json, fail_all, print_json, print_table
+from forewarn.cli.settings_check import print_findings
 from forewarn.support.urls import HIDDEN, without_password
 
 if TYPE_CHECKING:
+    from forewarn.node.preflight.finding import Finding
     from forewarn.node.settings import LoadedSettings
 
 app = typer.Typer(no_args_is_help=True)
@@ -53,22 +56,10 @@ def check(
     from forewarn.node import settings as s
     from forewarn.node.preflight.machine import findings
 
-    problems: list[str] = []
-    warnings: list[str] = []
-    try:
-        loaded, configuration = s.load(config, os.environ, flags)
-        for finding in findings(loaded, configuration, config):
-            (problems if finding.fatal else warnings).append(finding.message)
-    except s.SettingsError as error:
-        problems += error.problems
-    if json:
-        print_json({"usable": not problems, "problems": problems, "warnings": warnings})
-        raise typer.Exit(1 if problems else 0)
-    for warning in warnings:
-        say(f"warning: {warning}", err=True)
-    if problems:
-        fail_all(problems)
-    say("the settings are valid")
+    def check() -> Iterable[Finding]:
+        return findings(*s.load(config, os.environ, flags), config)
+
+    print_findings(check, json)
 
 
 @app.command()

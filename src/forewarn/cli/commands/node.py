@@ -18,7 +18,8 @@ from forewarn.cli.commands.service_options import (
     need_linux,
     run_event_loop,
 )
-from forewarn.cli.output import fail, fail_all, say
+from forewarn.cli.output import Json, fail, fail_all
+from forewarn.cli.settings_check import print_findings
 
 if TYPE_CHECKING:
     from forewarn.node.settings.host_node import LoadedNodeSettings
@@ -92,26 +93,16 @@ def node(
 
 
 @app.command()
-def check(context: typer.Context, config: NodeConfig = None) -> None:
+def check(context: typer.Context, config: NodeConfig = None, json: Json = False) -> None:
     """Check the settings against this host. Exits with 1 if they cannot be used."""
     need_linux("forewarn node", "it runs on the hosts of machines")
     need_extra("node")
     from forewarn.node.preflight.host_node import node_findings
     from forewarn.node.settings.host_node import load_node
-    from forewarn.node.settings.model import SettingsError
 
     settings, flags = context.obj
     path = config or settings
-    try:
-        findings = list(node_findings(load_node(path, os.environ, flags), path))
-    except SettingsError as error:
-        fail_all(error.problems)
-    for finding in findings:
-        if not finding.fatal:
-            say(f"warning: {finding.message}", err=True)
-    if problems := [finding.message for finding in findings if finding.fatal]:
-        fail_all(problems)
-    say("the settings are valid")
+    print_findings(lambda: node_findings(load_node(path, os.environ, flags), path), json)
 
 
 @app.command()
