@@ -9,6 +9,7 @@ How drivers are found by name is `drivers/registry.py`.
 
 from __future__ import annotations
 
+import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -31,12 +32,15 @@ __all__ = [
     "Happened",
     "Impact",
     "Later",
+    "MachineState",
     "NotYet",
     "Observed",
     "Ok",
     "Part",
     "Performed",
     "Running",
+    "Seen",
+    "SeenMachine",
     "SharedImpacts",
     "Task",
     "TaskMachine",
@@ -55,6 +59,7 @@ class TaskMachine(msgspec.Struct, frozen=True):
     # the one that it would be given now. Empty: it does not move, or control knows of no host.
     target: str = ""
     alternatives: tuple[str, ...] = ()  # others that could be its target, the best first
+    host_failed: bool = False  # has its host failed, so that nothing can be asked there?
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -94,26 +99,26 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     now: Time
 
 
-class Ok(msgspec.Struct, frozen=True):
+class Ok(msgspec.Struct, frozen=True, tag="ok"):
     pass
 
 
-class Veto(msgspec.Struct, frozen=True):
+class Veto(msgspec.Struct, frozen=True, tag="veto"):
     why: str
 
 
-class Happened(msgspec.Struct, frozen=True):
+class Happened(msgspec.Struct, frozen=True, tag="happened"):
     moved: dict[str, str] = {}
     output: str = ""
     answer: str = ""
     away: dict[str, float] = {}  # by machine: for how many seconds it stood still, as was measured
 
 
-class NotYet(msgspec.Struct, frozen=True):
+class NotYet(msgspec.Struct, frozen=True, tag="not-yet"):
     pass
 
 
-class Later(msgspec.Struct, frozen=True):
+class Later(msgspec.Struct, frozen=True, tag="later"):
     """What has happened cannot be seen at present. It is asked again `at` that time; None: after 5
     s, 10 s, and so on up to 5 min. Until then nothing else is done about the event."""
 
@@ -121,7 +126,7 @@ class Later(msgspec.Struct, frozen=True):
     why: str
 
 
-class Unknown(msgspec.Struct, frozen=True):
+class Unknown(msgspec.Struct, frozen=True, tag="unknown"):
     """What has happened will not become known by asking again."""
 
     why: str
@@ -129,12 +134,45 @@ class Unknown(msgspec.Struct, frozen=True):
     answer: str = ""
 
 
-class Running(msgspec.Struct, frozen=True):
+class Running(msgspec.Struct, frozen=True, tag="running"):
     """The task is being carried out. `perform` is called again `after` this time, for the same
     attempt. Nothing is stored: after a crash, `observe` is called."""
 
     after: Duration
     progress: str = ""  # for people, for example "63 %, 1.2 GiB left"
+
+
+class MachineState(enum.StrEnum):
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"  # it is defined, and does not run
+    CRASHED = "crashed"
+
+
+class SeenMachine(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine as its hypervisor knows it."""
+
+    name: str
+    vm_id: str = ""
+    state: MachineState
+    reason: str = ""  # why it is in that state, for people
+    addresses: tuple[str, ...] = ()
+    ports: dict[str, str] = {}  # by port of the host: the MAC address there
+    memory: int = 0  # bytes; 0: not known
+    cpus: int = 0
+    # Where it belongs in the inventory, if somebody has written that down at the hypervisor.
+    group: str = ""
+    update_domain: int | None = None
+    spot: bool = False
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True, tag="seen"):
+    """What a driver has seen of the machines of a host."""
+
+    host: str
+    machines: tuple[SeenMachine, ...] = ()
+    whole: bool = False  # are these all of the host, enumerated without an error?
+    removed: tuple[str, ...] = ()  # names of machines that somebody has removed from it
 
 
 Checked: TypeAlias = Ok | Veto
@@ -205,6 +243,10 @@ class DriverContext(msgspec.Struct, frozen=True):
     watch_lease: Callable[[Callable[[float], None]], None] | None = None
     # Returns where a simulation keeps what it has done; None: in a file.
     shared_impacts: Callable[[], SharedImpacts | None] = lambda: None
+    hosts: tuple[str, ...] = ()  # the only ones that the driver acts on; empty: all
+    term: Callable[[], int] = lambda: 0  # of the control node that it works for, among several
+    # Called with the id of a task about which the driver can say more than when it was asked last.
+    wake: Callable[[str], None] = lambda _: None
 
 
 class Driver(ABC):
@@ -231,6 +273,11 @@ class Driver(ABC):
     @abstractmethod
     async def perform(self, task: Task) -> Performed:
         """Carry this event out, or see to it that it goes on."""
+
+    async def watch(self, report: Callable[[Seen], None]) -> None:  # noqa: B027
+        """Report the machines of the hosts: all of them at first, and whenever they were enumerated
+        again, and each change as it happens. It is called once, after `open`, and runs until it is
+        cancelled. Drivers that return at once report nothing."""
 
     def problem(self) -> str:
         """Return what keeps the driver from carrying out anything at present, or ""."""

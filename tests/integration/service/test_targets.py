@@ -84,6 +84,21 @@ def test_machines_do_not_follow_each_other_from_one_failed_host_to_the_next() ->
         assert sorted(on_hosts(service).values()) == [8, 8, 8, 8]
 
 
+def test_a_driver_is_informed_that_a_host_has_failed() -> None:
+    asked: list[tuple[str, bool]] = []
+
+    class Asked(SimulatedDriver):
+        async def perform(self, task: Task) -> Performed:
+            asked.extend((machine.host, machine.host_failed) for machine in task.machines)
+            return await super().perform(task)
+
+    with Service(TWO_DOMAINS, driver=Asked(ImpactJournal(), lambda duration: duration)) as service:
+        service.machine("web-3").restart()
+        service.clock.advance("1h")
+        service.host("h1").fail()
+    assert set(asked) == {("h2", False), ("h1", True)}
+
+
 def test_update_domains_that_move_together_are_kept_unreachable() -> None:
     with Service(TWO_DOMAINS) as service:
         service.host("h1").fail()

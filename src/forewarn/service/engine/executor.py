@@ -204,8 +204,14 @@ class Executor:
 
     def _task_machine(self, group: str, machine: Machine) -> TaskMachine:
         labels = labels_of(self._store.groups[group], machine)
+        host = self._store.registry.hosts.get(machine.host)
         return TaskMachine(
-            machine.name, machine.host, machine.addresses, machine.vm_id, dict(labels)
+            machine.name,
+            machine.host,
+            machine.addresses,
+            machine.vm_id,
+            dict(labels),
+            host_failed=host is not None and host.health is Health.FAILED,
         )
 
     def _with_targets(

@@ -236,6 +236,7 @@ def test_a_program_is_given_the_verb_and_the_task() -> None:
                 "labels": {"tier": "web"},
                 "target": "b",
                 "alternatives": ["c"],
+                "host_failed": False,
             }
         ],
         "host": "a",
