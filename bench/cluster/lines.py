@@ -19,10 +19,8 @@ import uvloop
 from bench.cluster.hosts import LOOPBACK, Certificates
 from bench.platform.meter import stopwatch
 from forewarn import __version__
-from forewarn.metadata.publishing.message_stream import MessageStream
 from forewarn.metadata.publishing.messages import (
     NODE_PROTOCOLS,
-    BrokenConnection,
     Held,
     Hidden,
     Hide,
@@ -36,6 +34,7 @@ from forewarn.metadata.publishing.messages import (
 from forewarn.metadata.publishing.node_upstream import MAX_DIAL_PAUSE, MIN_DIAL_PAUSE, PULSE_EVERY
 from forewarn.node.listening.tls import ResumingContext
 from forewarn.support import guard
+from forewarn.support.message_stream import BrokenConnection, MessageStream
 
 HANDSHAKE = 5.0  # seconds, as in a node
 SLICES = 20  # in which the lines send their signs of life, so that they do not do it all at once

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from forewarn.core import Durations
 from forewarn.metadata.publishing.journal import Journal
-from forewarn.metadata.publishing.message_stream import MessageStream
 from forewarn.metadata.publishing.messages import ToNode
 from forewarn.metadata.publishing.node_upstream import NodeUpstream
 from forewarn.metadata.upstream import GroupNews
@@ -20,6 +19,7 @@ from forewarn.node.listening.tls import Certificates
 from forewarn.service.engine.clock import FollowedClock
 from forewarn.service.fleet.read import parse
 from forewarn.support import guard
+from forewarn.support.message_stream import MessageStream
 from helpers.certificates import Authority
 from helpers.waiting import LIMIT
 

@@ -14,7 +14,6 @@ from forewarn.core import Durations, Event, EventType, Refused
 from forewarn.core.events import MAX_READY_CHANGES
 from forewarn.core.time import HOUR, MINUTE
 from forewarn.metadata.publishing.journal import Journal
-from forewarn.metadata.publishing.message_stream import MessageStream
 from forewarn.metadata.publishing.messages import ToNode
 from forewarn.metadata.publishing.node_upstream import NodeUpstream
 from forewarn.metadata.upstream import (
@@ -34,6 +33,7 @@ from forewarn.service.fleet.read import parse
 from forewarn.store import MemoryStore
 from forewarn.store.port import StoreFailed
 from forewarn.support import guard
+from forewarn.support.message_stream import MessageStream
 from helpers.certificates import Authority
 from helpers.node_beside_control import socket_path
 

@@ -33,7 +33,6 @@ from forewarn.metadata.publishing import (
 )
 from forewarn.metadata.publishing.host_nodes import HostNodes
 from forewarn.metadata.publishing.journal import Told
-from forewarn.metadata.publishing.message_stream import MessageStream
 from forewarn.metadata.publishing.messages import ToControl, ToNode
 from forewarn.metadata.publishing.node_upstream import NodeUpstream
 from forewarn.metadata.upstream import NotDurable
@@ -46,6 +45,7 @@ from forewarn.service.indexes.placement import targets_of
 from forewarn.service.telemetry import health
 from forewarn.store.port import Commit
 from forewarn.support import guard
+from forewarn.support.message_stream import MessageStream
 from forewarn.testing.kit.inprocess import exchange
 from forewarn.wire.requests import write_approval
 from forewarn.wire.versions import NEWEST

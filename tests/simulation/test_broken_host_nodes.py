@@ -13,7 +13,6 @@ from forewarn.core import Durations, Group, GroupKind, Machine, view
 from forewarn.core.fleet import Place
 from forewarn.metadata.publishing import node_upstream
 from forewarn.metadata.publishing.host_nodes import READ_LEASE, HostNodes
-from forewarn.metadata.publishing.message_stream import MessageStream
 from forewarn.metadata.publishing.messages import (
     NODE_PROTOCOLS,
     Joined,
@@ -21,7 +20,6 @@ from forewarn.metadata.publishing.messages import (
     SnapshotPart,
     ToNode,
     Welcome,
-    frame,
 )
 from forewarn.metadata.publishing.node_upstream import NodeUpstream
 from forewarn.metadata.publishing.publisher import PendingPublication, Publisher
@@ -30,6 +28,7 @@ from forewarn.service.engine.clock import FollowedClock
 from forewarn.service.engine.executor import Executor
 from forewarn.service.engine.publishing import Publishing
 from forewarn.support import guard
+from forewarn.support.message_stream import MessageStream, frame
 from simulation import hosts
 from simulation.host_lines import HostLoop
 from simulation.hosts import CutOff, HostsScript, MemoryJournal, live

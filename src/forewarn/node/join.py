@@ -22,11 +22,9 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.metadata.publishing.message_stream import MessageStream
 from forewarn.metadata.publishing.messages import (
     AskAuthority,
     AuthorityAnswer,
-    BrokenConnection,
     Issued,
     Join,
     ToNewHost,
@@ -39,6 +37,7 @@ from forewarn.node.settings.toml_lines import lines
 from forewarn.service.access import secret
 from forewarn.service.access.authority import new_request
 from forewarn.support import guard
+from forewarn.support.message_stream import BrokenConnection, MessageStream
 from forewarn.support.system import sync
 
 ANSWER_WITHIN = 30.0  # seconds in which control has to answer; others may be before this host

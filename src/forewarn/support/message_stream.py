@@ -1,34 +1,83 @@
-"""One end of a connection on which messages are sent (`messages`).
+"""One end of a connection on which messages are sent, as between control and the nodes on hosts.
 
-Messages are either received one by one, or delivered: a function is called with each as it arrives,
-without waking a task. Control has a connection to every host, most of which are idle but for signs
-of life.
+A frame is four bytes of length and that much msgpack. A message of a kind that is not known here
+has no effect. Messages are either received one by one, or delivered: a function is called with each
+as it arrives, without waking a task. Control has a connection to every host, most of which are idle
+but for signs of life.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Generic, TypeVar, cast
+from functools import cache
+from typing import Any, Generic, TypeVar, cast, get_args
 
 import msgspec
 
-from forewarn.metadata.publishing.messages import (
-    LENGTH,
-    BrokenConnection,
-    Misbehaved,
-    decoder,
-    frame,
-)
+from forewarn.support import guard
 
+LENGTH = 4  # bytes of a frame that say how long its message is
 MAX_FRAME = 64 * 1024 * 1024  # bytes; a group with all the events it may have fits
 MAX_UNREAD = 128 * 1024  # bytes that are kept until somebody receives them
 # Bytes that are encrypted at once: OpenSSL has a buffer for the most that was ever, for as long as
 # a connection lives, and control has very many of them.
 WRITE_AT_ONCE = 2_048
+MAX_RECEIVED = 16 * 1024 * 1024  # bytes of a message of somebody with an allowance, however large
+MESSAGE_COST = 64  # bytes that a message counts for beside its length
+BURST = 8  # seconds' worth that may be sent at once, after a connection was blocked
 CLOSED = "the other process has closed the connection"
 
 T = TypeVar("T")
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class BrokenConnection(Exception):
+    """The other side is gone, or sent something invalid; the message says which."""
+
+
+class Misbehaved(BrokenConnection):
+    """The other side sent something that it must not send; the message says what."""
+
+
+class UnknownMessage(msgspec.Struct, frozen=True, tag="unknown"):
+    """What is received instead of a message of another version that is not known here. It has no
+    effect, but is a sign of life."""
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    """What every message has, of whatever version."""
+
+    type: str
+
+
+_read_kind = msgspec.msgpack.Decoder(_Kind).decode
+
+
+def frame(message: msgspec.Struct) -> bytes:
+    data = _encode(message)
+    return len(data).to_bytes(LENGTH, "big") + data
+
+
+@cache
+def decoder(messages: object) -> Callable[[bytes], Any]:
+    """Return what reads these messages; one for all connections. It raises Misbehaved."""
+    kinds = {message.__struct_config__.tag for message in get_args(messages)}
+    decode = msgspec.msgpack.Decoder(messages).decode
+
+    def read(data: bytes) -> Any:
+        try:
+            try:
+                return decode(data)
+            except msgspec.ValidationError:
+                if _read_kind(data).type in kinds:
+                    raise
+                return UnknownMessage()
+        except msgspec.MsgspecError as error:
+            raise Misbehaved(f"a message that cannot be read: {error}") from error
+
+    return read
 
 
 def at_most(limit: int) -> Callable[[int], None]:
@@ -39,6 +88,38 @@ def at_most(limit: int) -> Callable[[int], None]:
             raise Misbehaved(f"a message of {length} bytes; {limit} are allowed")
 
     return admit
+
+
+class Allowance:
+    """What the other end may still send: so much in every second, which is looked up again when it
+    does not suffice."""
+
+    def __init__(self, rate: int, per_second: Callable[[], int]) -> None:
+        self._per_second = per_second
+        self.rate = rate  # or more, as it was when it was last exceeded
+        self._left = float(BURST * self.rate)
+        self._since = guard.monotonic()
+
+    def admit(self, length: int) -> None:
+        """Count a message. Raises Misbehaved if it is too long, or one too many."""
+        if length > self.rate or length > self._left:
+            self._look_again()
+        at_most(min(self.rate, MAX_RECEIVED))(length)
+        self.spend(length + MESSAGE_COST)
+
+    def spend(self, bytes: int) -> None:
+        now = guard.monotonic()
+        self._left = min(BURST * self.rate, self._left + self.rate * (now - self._since))
+        self._since = now
+        if bytes > self._left:
+            self._look_again()
+        if bytes > self._left:
+            raise Misbehaved(f"it sends more than {self.rate} bytes a second")
+        self._left -= bytes
+
+    def _look_again(self) -> None:
+        before, self.rate = self.rate, self._per_second()
+        self._left += BURST * max(0, self.rate - before)
 
 
 _admit = at_most(MAX_FRAME)

@@ -93,7 +93,7 @@ def test_a_driver_is_informed_that_a_host_has_failed() -> None:
             return await super().perform(task)
 
     with Service(TWO_DOMAINS, driver=Asked(ImpactJournal(), lambda duration: duration)) as service:
-        service.machine("web-3").restart()
+        service["web-3"].restart()
         service.clock.advance("1h")
         service.host("h1").fail()
     assert set(asked) == {("h2", False), ("h1", True)}

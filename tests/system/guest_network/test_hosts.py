@@ -10,12 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from forewarn.metadata.publishing.message_stream import MessageStream
 from forewarn.metadata.publishing.messages import (
     NODE_PROTOCOLS,
     Answer,
     Approve,
-    BrokenConnection,
     Enable,
     NodeHello,
     SnapshotEnd,
@@ -24,6 +22,7 @@ from forewarn.metadata.publishing.messages import (
     Welcome,
 )
 from forewarn.node.config import Tls
+from forewarn.support.message_stream import BrokenConnection, MessageStream
 from helpers.certificates import Authority
 from helpers.guest_firewall import needs_rules
 from helpers.three_hosts import CONTROL, GUESTS, HOSTS, MOVES, SPARE, ThreeHosts

@@ -16,11 +16,8 @@ import pytest
 from forewarn.metadata.publishing.messages import (
     AskAuthority,
     AuthorityAnswer,
-    BrokenConnection,
     FromNewHost,
     Join,
-    decoder,
-    frame,
 )
 from forewarn.node import Config, Node
 from forewarn.node import join as joining
@@ -29,6 +26,7 @@ from forewarn.node.join import CannotJoin, Files, Joined, Token, ask, check, wit
 from forewarn.service.access.authority import CERTIFICATE, Authority, create_authority
 from forewarn.service.fleet.read import parse
 from forewarn.service.platform.enrollment import CreatedEnrollment, NewEnrollment
+from forewarn.support.message_stream import BrokenConnection, decoder, frame
 from helpers.certificates import Authority as OtherAuthority
 
 FLEET = "hosts: [h1]\ngroups: [{name: web, kind: standalone, machines: [{name: web_0, host: h1}]}]"

@@ -9,15 +9,18 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from forewarn.metadata.publishing import message_stream
-from forewarn.metadata.publishing.message_stream import MessageStream, at_most
 from forewarn.metadata.publishing.messages import (
-    BrokenConnection,
     Held,
-    Misbehaved,
     Ping,
     ToControl,
     ToNode,
+)
+from forewarn.support import message_stream
+from forewarn.support.message_stream import (
+    BrokenConnection,
+    MessageStream,
+    Misbehaved,
+    at_most,
     frame,
 )
 from helpers.host_nodes import until

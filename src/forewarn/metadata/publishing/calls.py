@@ -7,7 +7,6 @@ from typing import Protocol
 
 import msgspec
 
-from forewarn.metadata.publishing.message_stream import MessageStream
 from forewarn.metadata.publishing.messages import (
     Answer,
     Approve,
@@ -25,6 +24,7 @@ from forewarn.metadata.upstream import LocalUpstream, NotDurable, NotPostponed, 
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
+from forewarn.support.message_stream import MessageStream
 
 MAX_CALLS = 4_096  # calls of one node that are carried out at a time
 MAX_ENDED = 64  # events in a report about a machine that are not active, as they have just ended

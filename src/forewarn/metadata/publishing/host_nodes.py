@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import NamedTuple, TypeVar
@@ -27,7 +27,6 @@ from forewarn.core.time import SECOND
 from forewarn.metadata.publishing import updates
 from forewarn.metadata.publishing.calls import MAX_CALLS, Calls
 from forewarn.metadata.publishing.lost_commits import WENT_BACK, LostCommits
-from forewarn.metadata.publishing.message_stream import MessageStream, at_most
 from forewarn.metadata.publishing.messages import (
     MAX_GREETING,
     MAX_HIDDEN,
@@ -38,7 +37,6 @@ from forewarn.metadata.publishing.messages import (
     AskLastPoll,
     AskPrepared,
     AskToken,
-    BrokenConnection,
     Call,
     Changed,
     Enable,
@@ -49,7 +47,6 @@ from forewarn.metadata.publishing.messages import (
     Joined,
     Kept,
     LastPoll,
-    Misbehaved,
     NodeHello,
     Ping,
     Pong,
@@ -65,11 +62,9 @@ from forewarn.metadata.publishing.messages import (
     SnapshotPart,
     ToControl,
     Unhide,
-    UnknownMessage,
     Unwelcome,
     Welcome,
     WhoIs,
-    frame,
 )
 from forewarn.metadata.publishing.publisher import (
     Announcement,
@@ -87,6 +82,15 @@ from forewarn.store.port import Commit, Store, StoreFailed
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
+from forewarn.support.message_stream import (
+    Allowance,
+    BrokenConnection,
+    MessageStream,
+    Misbehaved,
+    UnknownMessage,
+    at_most,
+    frame,
+)
 from forewarn.support.text import GUID
 
 READ_LEASE = 6.0  # seconds
@@ -109,10 +113,7 @@ SLICE = 64  # groups of one message
 SENT_BY_NODE = 128 * 1024
 SENT_BY_MACHINE = 16 * 1024
 SENT_BY_EVENT = 160  # for each machine and each event that it is shown
-MESSAGE_COST = 64  # bytes that a message counts for beside its length
 CALL_COST = 1_024  # likewise what a guest asks for, which has to be decided
-BURST = 8  # seconds' worth that it may send at once, after a connection was blocked
-MAX_RECEIVED = 16 * 1024 * 1024  # bytes of a message, whatever the size of the host
 MAX_GREETINGS = 4  # connections of a host that are not served yet
 BARRED_FOR = 10.0  # seconds without a connection for a node that has sent what it must not send
 # Seconds after a move in which the former host answers the machine if the new one is cut off: that
@@ -218,37 +219,6 @@ class _Absent:
             self.remove(host)
 
 
-class _Allowance:
-    """What a node may still send. It is as much more in every second as its host is large."""
-
-    def __init__(self, per_second: Callable[[], int]) -> None:
-        self._per_second = per_second
-        self.rate = SENT_BY_NODE  # or more, as it was when it was last exceeded
-        self._left = float(BURST * self.rate)
-        self._since = guard.monotonic()
-
-    def admit(self, length: int) -> None:
-        """Count a message. Raises Misbehaved if it is too long, or one too many."""
-        if length > self.rate or length > self._left:
-            self._look_again()
-        at_most(min(self.rate, MAX_RECEIVED))(length)
-        self.spend(length + MESSAGE_COST)
-
-    def spend(self, bytes: int) -> None:
-        now = guard.monotonic()
-        self._left = min(BURST * self.rate, self._left + self.rate * (now - self._since))
-        self._since = now
-        if bytes > self._left:
-            self._look_again()
-        if bytes > self._left:
-            raise Misbehaved(f"it sends more than {self.rate} bytes a second")
-        self._left -= bytes
-
-    def _look_again(self) -> None:
-        before, self.rate = self.rate, self._per_second()
-        self._left += BURST * max(0, self.rate - before)
-
-
 class NodeMember(Member):
     """A node that is connected."""
 
@@ -270,7 +240,7 @@ class NodeMember(Member):
         self.host = hello.host
         self.version = hello.version
         self.certificate = certificate
-        self.allowance = _Allowance(lambda: nodes.sent_by(hello.host))
+        self.allowance = Allowance(SENT_BY_NODE, lambda: nodes.sent_by(hello.host))
         self.two_rounds = protocol >= TWO_ROUNDS
         self.calls = 0
         self.sent: set[str] = set()  # groups that it was sent

@@ -8,9 +8,10 @@ noticed once it has as many commits again: those are others.
 from __future__ import annotations
 
 from forewarn.core import Time
-from forewarn.metadata.publishing.messages import BrokenConnection, NodeHello
+from forewarn.metadata.publishing.messages import NodeHello
 from forewarn.store.port import Commit, PollSightings, Store, StoreFailed
 from forewarn.support.logs import logger
+from forewarn.support.message_stream import BrokenConnection
 
 WENT_BACK = "the state went back: it lacks commits that nodes were told of"
 REMEMBERED = 1_024  # commits; those of nodes that were away for longer are read

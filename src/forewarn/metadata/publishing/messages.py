@@ -1,17 +1,13 @@
-"""The messages between control and the nodes on hosts, and the frames that carry them
-(`message_stream`).
+"""The messages between control and the nodes on hosts (`support.message_stream` has their frames).
 
-A frame is four bytes of length and that much msgpack. The first message in each direction contains
-the versions; it is the only one that another version has to understand. A message of a kind that is
-not known here has no effect. When which message is sent is defined in `host_nodes` (control) and
+The first message in each direction contains the versions; it is the only one that another version
+has to understand. When which message is sent is defined in `host_nodes` (control) and
 `node_upstream` (the node).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from typing import Annotated, Any, TypeAlias, get_args
+from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -28,6 +24,7 @@ from forewarn.service.indexes.unknown_callers import (
     UnknownCaller,
 )
 from forewarn.support.limits import MAX_READY_NOTE
+from forewarn.support.message_stream import UnknownMessage
 from forewarn.support.text import GUID
 
 NODE_PROTOCOLS = (1, 2)  # a node may have another version: the last one, and the one before
@@ -47,18 +44,6 @@ Name: TypeAlias = Annotated[str, Meta(max_length=MAX_NAME)]
 Version: TypeAlias = Annotated[str, Meta(max_length=MAX_VERSION)]
 EventId: TypeAlias = Annotated[str, Meta(pattern=rf"^{GUID.pattern}\Z")]
 Number: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-
-LENGTH = 4  # bytes of a frame that say how long its message is
-_encode = msgspec.msgpack.Encoder().encode
-
-
-class BrokenConnection(Exception):
-    """The other side is gone, or sent something invalid; the message says which."""
-
-
-class Misbehaved(BrokenConnection):
-    """The other side sent something that it must not send; the message says what."""
-
 
 # The first message of a node, and that of control.
 
@@ -322,11 +307,6 @@ class LastPoll(msgspec.Struct, frozen=True, tag="last-poll"):
     at: Instant
 
 
-class UnknownMessage(msgspec.Struct, frozen=True, tag="unknown"):
-    """What is received instead of a message of another version that is not known here. It has no
-    effect, but is a sign of life."""
-
-
 ToNode: TypeAlias = (
     Welcome
     | Unwelcome
@@ -396,37 +376,3 @@ class Issued(msgspec.Struct, frozen=True, kw_only=True, tag="issued"):
 
 FromNewHost: TypeAlias = AskAuthority | Join | UnknownMessage
 ToNewHost: TypeAlias = AuthorityAnswer | Issued | Unwelcome | UnknownMessage
-
-
-class _Kind(msgspec.Struct, frozen=True):
-    """What every message has, of whatever version."""
-
-    type: str
-
-
-_read_kind = msgspec.msgpack.Decoder(_Kind).decode
-
-
-def frame(message: msgspec.Struct) -> bytes:
-    data = _encode(message)
-    return len(data).to_bytes(LENGTH, "big") + data
-
-
-@cache
-def decoder(messages: object) -> Callable[[bytes], Any]:
-    """Return what reads these messages; one for all connections. It raises Misbehaved."""
-    kinds = {message.__struct_config__.tag for message in get_args(messages)}
-    decode = msgspec.msgpack.Decoder(messages).decode
-
-    def read(data: bytes) -> Any:
-        try:
-            try:
-                return decode(data)
-            except msgspec.ValidationError:
-                if _read_kind(data).type in kinds:
-                    raise
-                return UnknownMessage()
-        except msgspec.MsgspecError as error:
-            raise Misbehaved(f"a message that cannot be read: {error}") from error
-
-    return read

@@ -6,12 +6,10 @@ from __future__ import annotations
 import asyncio
 
 from forewarn.core import Refused
-from forewarn.metadata.publishing.message_stream import MessageStream, at_most
 from forewarn.metadata.publishing.messages import (
     MAX_GREETING,
     AskAuthority,
     AuthorityAnswer,
-    BrokenConnection,
     FromNewHost,
     Issued,
     Join,
@@ -22,6 +20,7 @@ from forewarn.service.platform.enrollment import Enrollments, JoinRequest
 from forewarn.store.port import OutcomeUnknown, StoreFailed
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
+from forewarn.support.message_stream import BrokenConnection, MessageStream, at_most
 
 ANSWERED_WITHIN = 10.0  # seconds in which a host has to send its message, and read the answer
 MAX_ENROLLING = 64  # hosts at a time; others are disconnected, and try again

@@ -25,7 +25,6 @@ from forewarn.core import Durations, Machine, Time, World
 from forewarn.core.time import MAX_TIME, SECOND
 from forewarn.metadata.publishing import updates
 from forewarn.metadata.publishing.journal import Journal, JournalFailed, Told
-from forewarn.metadata.publishing.message_stream import MessageStream
 from forewarn.metadata.publishing.messages import (
     MAX_IDS,
     MOST_ARRIVING,
@@ -36,7 +35,6 @@ from forewarn.metadata.publishing.messages import (
     AskLastPoll,
     AskPrepared,
     AskToken,
-    BrokenConnection,
     Call,
     Changed,
     Enable,
@@ -62,7 +60,6 @@ from forewarn.metadata.publishing.messages import (
     SnapshotPart,
     ToNode,
     Unhide,
-    UnknownMessage,
     Unwelcome,
     Welcome,
     WhoIs,
@@ -82,6 +79,7 @@ from forewarn.service.engine.clock import Clock, FollowedClock
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
+from forewarn.support.message_stream import BrokenConnection, MessageStream, UnknownMessage
 from forewarn.support.text import GUID
 
 MIN_DIAL_PAUSE, MAX_DIAL_PAUSE = 0.05, 1.0  # seconds between two attempts to reach control

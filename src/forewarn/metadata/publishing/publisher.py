@@ -27,11 +27,12 @@ from functools import cached_property
 from forewarn.core import Group, view
 from forewarn.core.registry import GroupForgotten
 from forewarn.metadata.publishing import updates
-from forewarn.metadata.publishing.messages import Changed, Publication, frame
+from forewarn.metadata.publishing.messages import Changed, Publication
 from forewarn.service.engine.ledger import Ledger
 from forewarn.store.port import Commit, Store
 from forewarn.support import guard
 from forewarn.support.logs import logger
+from forewarn.support.message_stream import frame
 
 COMPARE_SLICE = 16  # groups that are compared in one iteration of the event loop
 CHECK_EVERY = 0.1  # seconds between two looks for members that are late

@@ -14,9 +14,10 @@ import msgspec
 
 from forewarn.core import Group, GroupView, Machine, view
 from forewarn.core.fleet import Place
-from forewarn.metadata.publishing.messages import BrokenConnection, Changed
+from forewarn.metadata.publishing.messages import Changed
 from forewarn.metadata.upstream import GroupNews
 from forewarn.support import guard
+from forewarn.support.message_stream import BrokenConnection
 
 SHOW_SLICE = 16  # groups that are shown before the loop gets its turn
 

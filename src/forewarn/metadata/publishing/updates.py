@@ -8,7 +8,11 @@ import msgspec
 
 from forewarn.core import Group, Machine, view
 from forewarn.core.fleet import Place
-from forewarn.metadata.publishing.messages import Changed, News, Publication
+from forewarn.metadata.publishing.messages import (
+    Changed,
+    News,
+    Publication,
+)
 from forewarn.metadata.upstream import GroupNews, group_news
 
 SLICE_MACHINES = 512  # machines in one message about several groups

@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from forewarn.metadata.publishing.host_nodes import HostNodes
-from forewarn.metadata.publishing.message_stream import MessageStream
-from forewarn.metadata.publishing.messages import FromNewHost, ToControl, ToNode
+from forewarn.metadata.publishing.messages import (
+    FromNewHost,
+    ToControl,
+    ToNode,
+)
 from forewarn.metadata.publishing.new_hosts import NewHosts
 from forewarn.metadata.publishing.node_upstream import Dial
 from forewarn.node.config import Address, Config
@@ -26,6 +29,7 @@ from forewarn.service.access.authority import NODE_URI
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
+from forewarn.support.message_stream import MessageStream
 
 HANDSHAKE_TIMEOUT = 5.0  # seconds
 MAX_HANDSHAKES = 256  # at a time; connections beyond that wait to be accepted

@@ -27,12 +27,10 @@ from forewarn.metadata.publishing import (
     publisher,
     updates,
 )
-from forewarn.metadata.publishing.message_stream import MessageStream
 from forewarn.metadata.publishing.messages import (
     NODE_PROTOCOLS,
     TWO_ROUNDS,
     Answer,
-    BrokenConnection,
     Changed,
     Held,
     Hidden,
@@ -48,7 +46,6 @@ from forewarn.metadata.publishing.messages import (
     Unwelcome,
     Welcome,
     WhoIs,
-    frame,
 )
 from forewarn.metadata.upstream import GroupNews, NotDurable
 from forewarn.node import Node
@@ -57,6 +54,7 @@ from forewarn.service.fleet.read import parse
 from forewarn.service.platform.hosts import LIVE_MIGRATION
 from forewarn.store.port import HistoryQuery
 from forewarn.support import guard
+from forewarn.support.message_stream import BrokenConnection, MessageStream, frame
 from helpers.host_nodes import FLEET, PATIENCE, Control, HostNode, host_node, until
 
 

@@ -18,7 +18,7 @@ from forewarn.metadata.publishing import host_nodes
 from forewarn.metadata.publishing.messages import MAX_IDS
 from forewarn.node import Node
 from forewarn.service.indexes.unknown_callers import MAX_PER_HOST
-from forewarn.support import guard
+from forewarn.support import guard, message_stream
 from helpers.frozen_node import FrozenNode
 from helpers.host_nodes import Control, HostNode, host_node, until
 from helpers.waiting import LIMIT
@@ -192,7 +192,7 @@ def test_lines_without_a_greeting_are_few(tmp_path: Path) -> None:
 def test_a_node_that_sends_too_much_loses_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, message: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(host_nodes, "BURST", 0.2)
+    monkeypatch.setattr(message_stream, "BURST", 0.2)
     control = Control(tmp_path)
 
     async def body() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from forewarn.metadata.publishing.messages import UnknownMessage
+from forewarn.support.message_stream import UnknownMessage
 from helpers.write_protocol import DIRECTIONS, PROTOCOLS, lines
 
 DECODERS: dict[str, Any] = {to: msgspec.msgpack.Decoder(types) for to, types in DIRECTIONS.items()}

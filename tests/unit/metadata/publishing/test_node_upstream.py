@@ -20,11 +20,9 @@ from forewarn.core import Durations, GroupView
 from forewarn.core.fleet import GroupKind, Place
 from forewarn.metadata.publishing import node_upstream
 from forewarn.metadata.publishing.journal import Journal
-from forewarn.metadata.publishing.message_stream import MessageStream
 from forewarn.metadata.publishing.messages import (
     NODE_PROTOCOLS,
     Approve,
-    BrokenConnection,
     Changed,
     Held,
     Hidden,
@@ -50,6 +48,7 @@ from forewarn.metadata.publishing.node_upstream import (
 from forewarn.metadata.upstream import GroupNews, NotDurable, OutcomeUnknown
 from forewarn.service.engine.clock import FollowedClock
 from forewarn.support import guard
+from forewarn.support.message_stream import BrokenConnection, MessageStream
 from helpers.host_nodes import Control, HostNode, host_node, until
 
 

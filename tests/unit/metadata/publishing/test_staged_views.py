@@ -10,10 +10,11 @@ import pytest
 
 from forewarn.core import GroupKind, GroupView, Machine
 from forewarn.core.fleet import Place
-from forewarn.metadata.publishing.messages import BrokenConnection, Changed
+from forewarn.metadata.publishing.messages import Changed
 from forewarn.metadata.publishing.staged_views import StagedViews, _without_document
 from forewarn.metadata.upstream import GroupNews
 from forewarn.support import guard
+from forewarn.support.message_stream import BrokenConnection
 
 
 def news(name: str, incarnation: int, machines: Iterable[str] = ("m",)) -> GroupNews:

@@ -18,11 +18,9 @@ from structlog.testing import capture_logs
 from forewarn.core import Refused
 from forewarn.metadata.publishing.messages import (
     NODE_PROTOCOLS,
-    BrokenConnection,
     NodeHello,
     Unwelcome,
     Welcome,
-    frame,
 )
 from forewarn.node import Node
 from forewarn.node.config import Address, Tls
@@ -32,6 +30,7 @@ from forewarn.node.listening.node_connections import NodeListener, host_of, make
 from forewarn.node.listening.tls import Certificates, CertificateUnusable
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
+from forewarn.support.message_stream import BrokenConnection, frame
 from helpers.certificates import Authority
 from helpers.host_nodes import PATIENCE, Control
 from helpers.waiting import until_async
