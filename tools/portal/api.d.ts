@@ -175,6 +175,7 @@ declare namespace api {
     host: string;
     ticket: string;
     cause: string;
+    joint: string;
     ready: Array<string>;
     ignore_windows: boolean;
     postponed: Array<Postponement>;
@@ -208,6 +209,7 @@ declare namespace api {
     host: string;
     ticket: string;
     cause: string;
+    joint: string;
     ready: Array<string>;
     ignore_windows: boolean;
     postponed: Array<Postponement>;
@@ -689,6 +691,7 @@ declare namespace api {
     host: string;
     ticket: string;
     cause: string;
+    joint: string;
     ready: Array<string>;
     ignore_windows: boolean;
     postponed: Array<Postponement>;
@@ -893,6 +896,7 @@ declare namespace api {
     groups: number;
     machines: number;
     events: number;
+    started: number;
     coverage: Coverage;
     not_back: number;
     unknown_callers: number;
@@ -1270,6 +1274,7 @@ declare namespace api {
     | "fault_domain"
     | "flexible"
     | "force"
+    | "from"
     | "gate_command"
     | "gate_http"
     | "gate_timeout"
@@ -1314,6 +1319,7 @@ declare namespace api {
     | "note"
     | "notice"
     | "oldest_first"
+    | "order"
     | "order_by"
     | "over_when"
     | "past"

@@ -10,7 +10,7 @@ from forewarn.control.openapi.document import document, operations
 from helpers import write_man_page
 
 # Parameters for which a command has another option, or follows the pages of the list itself.
-OTHER_OPTIONS = {"past": "all", "raised_since": "since"}
+OTHER_OPTIONS = {"past": "all", "raised_since": "since", "from": "starts_from"}
 # Not filters: of the pages of a list, and details that a command asks for by itself.
 NO_FILTERS = {"limit", "after", "before", "oldest_first", "wait", "expected_end"}
 

@@ -4,6 +4,7 @@ filters that mean what they say."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ groups:
   - name: web
     kind: scale-set
     labels: {tier: web}
+    policy: {may_postpone: 30d}
     machines:
       - {name: web_0, host: h1}
       - {name: web_1, host: h2}
@@ -70,7 +72,13 @@ def test_pages_of_any_size_are_the_whole(service: Service) -> None:
     service._session.settle()
     for path in (
         *("/v1/machines", "/v1/machines?group=web", "/v1/groups", "/v1/hosts"),
-        *("/v1/events", "/v1/events?past=true", "/v1/events?status=Finished", "/v1/rollouts"),
+        *(
+            "/v1/events",
+            "/v1/events?order=not_before",
+            "/v1/events?past=true",
+            "/v1/events?status=Finished",
+            "/v1/rollouts",
+        ),
     ):
         whole = names(service, path)
         assert len(whole) >= 3, path
@@ -168,6 +176,60 @@ def test_a_page_of_past_events_goes_on_though_the_last_one_is_forgotten(service:
     assert names(service, first.next) == ids[1::-1]
 
 
+def test_events_in_the_order_in_which_they_may_start(service: Service) -> None:
+    def later(hours: int, machine: str) -> str:
+        body = {"type": "Reboot", "machines": [machine], "notice": hours * 3600}
+        return str(ask(service, "POST", "/v1/events", body).body["id"])
+
+    path = "/v1/events?order=not_before"
+    third, first = later(5, "web_10"), later(1, "db-10")
+    maintenance = ask(service, "POST", "/v1/hosts/h2/maintain", {"mode": "Freeze", "notice": 7200})
+    joint = [event["id"] for event in maintenance.body["events"]]
+    assert len(joint) == 2  # of two groups
+    service.clock.advance("1s")  # nothing else may start at the same instant
+    fourth = later(6, "db-10")
+    listed = ask(service, "GET", path).body
+    assert [e["id"] for e in listed if not e["joint"]] == [first, third, fourth]
+    assert {e["id"] for e in listed[1:3]} == set(joint)
+    assert len({e["joint"] for e in listed[1:3]}) == 1
+    page = ask(service, "GET", f"{path}&limit=2")
+    ask(service, "POST", f"/v1/events/{joint[0]}/cancel")  # both, and so the last one of the page
+    assert names(service, page.next) == [third, fourth]
+    for query, found in {
+        "from=2h": [third, fourth],
+        "until=2h": [first],
+        "from=2h&until=5h30m": [third],
+        f"from={listed[3]['not_before']}&until=1d": [third, fourth],
+        "until=0s": [],
+        "label=tier=web": [third],
+        "label=!tier&limit=1": [first, fourth],
+    }.items():
+        assert names(service, f"{path}&{query}") == found, query
+        assert set(names(service, f"/v1/events?{query}")) == set(found), query
+
+
+def test_the_next_events_are_right_whatever_has_changed_since_they_were_last_listed(
+    service: Service,
+) -> None:
+    path, active = "/v1/events?order=not_before&limit=7", {}
+    random = Random(7)
+    for _ in range(4):
+        for machine in INVENTORY * 4:
+            hours = random.randrange(1, 200)
+            body = {"type": "Freeze", "machines": [machine], "notice": hours * 3600}
+            event = ask(service, "POST", "/v1/events", body).body
+            active[event["id"]] = event["not_before"]
+        for id in random.sample(sorted(active), 9):
+            ask(service, "POST", f"/v1/events/{id}/cancel")
+            del active[id]
+        found = [(e["not_before"], e["id"]) for page in pages(service, path) for e in page]
+        assert found == sorted((at, id) for id, at in active.items())
+    mine = names(service, f"{path}&group=web")[0]
+    by = {"by": 20 * 24 * 3600}
+    assert ask(service, "POST", f"/v1/events/{mine}/postpone", by).status == 200
+    assert names(service, path)[-1] == mine
+
+
 @pytest.mark.parametrize(
     ("query", "found"),
     [
@@ -252,6 +314,14 @@ def test_events_by(service: Service) -> None:
         ("/v1/machines?gone=null", 400, "leave it out instead"),
         ("/v1/groups?kind=heap", 400, "unknown kind of group 'heap'"),
         ("/v1/events?after=x", 400, "omit it for the first page"),
+        ("/v1/events?order=not_before&after=0~1~A", 400, "in this order"),
+        ("/v1/events?after=s~1~a~A", 400, "in this order"),
+        ("/v1/events?order=name", 400, "unknown order 'name'; expected one of raised_at"),
+        ("/v1/events?order=not_before&past=true", 400, "for events that are not over"),
+        ("/v1/events?order=not_before&status=Finished", 400, "for events that are not over"),
+        ("/v1/events?until=soon", 400, "until: 'soon' is neither a time nor a delay from now"),
+        ("/v1/events?from=2030-01-01T00:00:00", 400, "has no time zone"),
+        ("/v1/events?label==", 400, "not a valid label name"),
         ("/v1/events?limit=1001", 400, "limit"),
         ("/v1/events?machine=web_7", 404, "no machine 'web_7'"),
         ("/v1/events?rollout=no", 400, "rollout: 'no' is not a valid id"),

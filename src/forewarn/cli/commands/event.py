@@ -115,6 +115,13 @@ OfHost = Annotated[
         help="Only events of the maintenance of this host.", autocompletion=completion.hosts
     ),
 ]
+OfLabel = Annotated[
+    str | None,
+    typer.Option(
+        help="Only events of machines with these labels, e.g. tier=web,!canary.",
+        autocompletion=completion.machine_labels,
+    ),
+]
 OfType = Annotated[
     str | None,
     typer.Option(help="Only events of this type.", autocompletion=completion.members(EventType)),
@@ -149,6 +156,22 @@ def list_(
         str | None,
         typer.Option(help="Only events announced since then: 2h (ago), or 2027-01-15T08:00:00Z."),
     ] = None,
+    starts_from: Annotated[
+        str | None,
+        typer.Option("--from", help="Only events that may start from then on: 6h, or a time."),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(help="Only events that may start before then: 24h, or a time."),
+    ] = None,
+    label: OfLabel = None,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            help="Order: raised_at (default), or not_before: what starts next comes first.",
+            autocompletion=completion.one_of("raised_at", "not_before"),
+        ),
+    ] = None,
     all: Annotated[bool, typer.Option("--all", help="Also list events that are over.")] = False,
     limit: Annotated[
         int, typer.Option(help="Maximum number of events that are over.", min=1, max=1000)
@@ -159,8 +182,9 @@ def list_(
     """List events that are scheduled or have started."""
     filters = {"group": group, "machine": machine, "host": host, "type": type, "status": status}
     filters |= {"source": source, "rollout": rollout, "cause": cause, "raised_since": since}
+    filters |= {"from": starts_from, "until": until, "label": label}
     with service(url) as client:
-        events = client.events(limit=limit, past=all, **filters)
+        events = client.events(limit=limit, past=all, order=order, **filters)
         if json:
             print_json(events)
             return
@@ -327,13 +351,7 @@ def cancel(
     group: OfGroup = None,
     machine: OfMachine = None,
     host: OfHost = None,
-    label: Annotated[
-        str | None,
-        typer.Option(
-            help="Only events of machines with these labels, e.g. tier=web,!canary.",
-            autocompletion=completion.machine_labels,
-        ),
-    ] = None,
+    label: OfLabel = None,
     type: OfType = None,
     source: OfSource = None,
     rollout: OfRollout = None,

@@ -100,6 +100,17 @@ def instant(time: Any) -> Time:
 
 def parse_time_or_age(key: str, text: str | None, now: Time) -> Time | None:
     """Parse a time, or an age: how long before now."""
+    return _parse_time_or(key, text, "an age", "2h", lambda age: now - age)  # never longer than now
+
+
+def parse_time_or_delay(key: str, text: str | None, now: Time) -> Time | None:
+    """Parse a time, or a delay: how long from now."""
+    return _parse_time_or(key, text, "a delay from now", "24h", lambda delay: now + delay)
+
+
+def _parse_time_or(
+    key: str, text: str | None, kind: str, example: str, at: Callable[[Duration], Time]
+) -> Time | None:
     if text is None:
         return None
     try:
@@ -109,12 +120,12 @@ def parse_time_or_age(key: str, text: str | None, now: Time) -> Time | None:
     except ValueError:
         pass
     try:
-        return now - parse_duration(text)  # a duration is never longer than `now`
+        return at(parse_duration(text))
     except ValueError as error:
         raise RefusedError(
             invalid(
-                f"{key}: '{text[:SHOWN_VALUE]}' is neither a time nor an age;"
-                " write for example 2027-01-15T08:00:00Z or 2h"
+                f"{key}: '{text[:SHOWN_VALUE]}' is neither a time nor {kind};"
+                f" write for example 2027-01-15T08:00:00Z or {example}"
             )
         ) from error
 

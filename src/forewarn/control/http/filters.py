@@ -14,9 +14,12 @@ from forewarn.core.events import EventType, Source
 from forewarn.core.fleet import GroupKind, Health, Host
 from forewarn.core.labels import Selector, labels_of, matches
 from forewarn.core.rollouts.model import caused
+from forewarn.service.indexes.events import StartKey
 from forewarn.service.platform.platform import Platform
 from forewarn.service.rollouts.rollouts import RolloutSummary
+from forewarn.support import guard
 
+ACTIVE_AT_ONCE = 1_000  # active events that are looked at without a pause
 PAST_AT_ONCE = 500  # events that are over, read from the store at a time
 
 
@@ -115,8 +118,11 @@ class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
     cause: str | None = None
     rollout: str | None = None
     raised_since: Time | None = None
+    start: Time | None = None  # with a NotBefore from here on
+    end: Time | None = None  # and before this
     past: bool = False
     sees: Callable[[str], bool] = lambda _: True
+    labelled: Callable[[Event], bool] = lambda _: True
 
     def __call__(self, event: Event) -> bool:
         return (
@@ -129,7 +135,10 @@ class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
             and self.cause in (None, event.cause)
             and (self.rollout is None or caused(event.cause) == self.rollout)
             and (self.raised_since is None or event.raised_at >= self.raised_since)
+            and (self.start is None or event.not_before >= self.start)
+            and (self.end is None or event.not_before < self.end)
             and self.sees(event.group)
+            and self.labelled(event)
         )
 
     @property
@@ -138,13 +147,17 @@ class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
         return self.past or (self.status is not None and self.status.over)
 
 
-def labelled(event: Event, selector: Selector, groups: Mapping[str, Group]) -> bool:
-    """Whether an event affects a machine with these labels."""
-    group = groups.get(event.group)
-    if not selector or group is None:
-        return not selector
-    machines = group.named(event.resources).values()
-    return any(matches(selector, labels_of(group, machine)) for machine in machines)
+def labelled(selector: Selector, groups: Mapping[str, Group]) -> Callable[[Event], bool]:
+    """Return whether an event affects a machine with these labels."""
+
+    def affects(event: Event) -> bool:
+        group = groups.get(event.group)
+        if not selector or group is None:
+            return not selector
+        machines = group.named(event.resources).values()
+        return any(matches(selector, labels_of(group, machine)) for machine in machines)
+
+    return affects
 
 
 EventKey = tuple[bool, int, str]  # sort key: whether it is over, when it was raised, its id
@@ -155,15 +168,32 @@ async def events(
 ) -> AsyncIterator[Event]:
     """Yield active events in the order they were raised, then the others, the latest first."""
     if after is None or not after[0]:
-        for event in _active_after(platform.active(), after):
-            if criteria(event):
-                yield event
+        async for event in _matching(_active_after(platform.active(), after), criteria):
+            yield event
     if criteria.over:
         async for event in _past(platform, criteria.group, after if after and after[0] else None):
             if criteria.raised_since is not None and event.raised_at < criteria.raised_since:
                 return
             if criteria(event):
                 yield event
+
+
+async def events_by_start(
+    platform: Platform, criteria: EventFilter, after: StartKey | None
+) -> AsyncIterator[Event]:
+    """Yield active events in the order in which they may start."""
+    starts = platform.active_by_start(criteria.start, criteria.end, after)
+    async for event in _matching(starts, criteria):
+        yield event
+
+
+async def _matching(events: Iterable[Event], criteria: EventFilter) -> AsyncIterator[Event]:
+    """Yield the events that match, and let others go on meanwhile if there are many."""
+    for number, event in enumerate(events, 1):
+        if criteria(event):
+            yield event
+        if number % ACTIVE_AT_ONCE == 0:
+            await guard.pause(0)
 
 
 def _active_after(active: list[Event], after: EventKey | None) -> list[Event]:

@@ -18,6 +18,7 @@ from forewarn.core.refusal import invalid
 MAX_PAGE = 1_000_000  # items in one response, and the default
 SEPARATOR = "~"  # not allowed in names
 TIMED = r"^[01]~-?[0-9]{1,18}~[0-9A-F-]{1,36}$"
+STARTS = r"^s~-?[0-9]{1,18}~[^~]{1,200}~[0-9A-F-]{1,36}$"
 
 Limit: TypeAlias = Annotated[
     int,
@@ -38,11 +39,22 @@ TimedAfter: TypeAlias = Annotated[
         schema_extra={"pattern": TIMED},
     ),
 ]
+EventAfter: TypeAlias = Annotated[
+    str | None,
+    QueryParameter(
+        description="Cursor from the `Link` of the previous page; omit it for the first page.",
+        schema_extra={"pattern": f"{TIMED}|{STARTS}"},
+    ),
+]
 Cursor: TypeAlias = Sequence[Any]  # sort key of an item
 T = TypeVar("T")
 
 _NUMBERS = re.compile(r"(\d{1,1000})", re.ASCII)
+_STARTS = re.compile(r"s~(-?[0-9]{1,18})~([^~]{1,200})~([0-9A-F-]{1,36})", re.ASCII)
 _TIMED = re.compile(r"([01])~(-?[0-9]{1,18})~([0-9A-F-]{1,36})", re.ASCII)
+_NOT_A_CURSOR = invalid(
+    "after: not a cursor from the Link of a page in this order; omit it for the first page"
+)
 
 
 def natural_key(name: str) -> tuple[Any, ...]:
@@ -67,10 +79,18 @@ def parse_time_cursor(after: str | None) -> tuple[bool, int, str] | None:
         return None
     match = _TIMED.fullmatch(after)
     if match is None:
-        raise RefusedError(
-            invalid("after: not a cursor from the Link of a page; omit it for the first page")
-        )
+        raise RefusedError(_NOT_A_CURSOR)
     return match[1] == "1", int(match[2]), match[3]
+
+
+def parse_start_cursor(after: str | None) -> tuple[int, str, str] | None:
+    """Parse the cursor of a list of events that is ordered by when they may start."""
+    if after is None:
+        return None
+    match = _STARTS.fullmatch(after)
+    if match is None:
+        raise RefusedError(_NOT_A_CURSOR)
+    return int(match[1]), match[2], match[3]
 
 
 def format_cursor(cursor: Cursor) -> str:

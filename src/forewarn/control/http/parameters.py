@@ -46,16 +46,16 @@ _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # not after a backslash t
 _WHATS = rf"^(({_WHAT})(,({_WHAT})){{0,20}})?$"
 
 
-def query(description: str, **schema: Any) -> QueryParameter:
-    return QueryParameter(description=description, schema_extra=schema or None)
+def query(description: str, *, name: str | None = None, **schema: Any) -> QueryParameter:
+    return QueryParameter(name=name, description=description, schema_extra=schema or None)
 
 
 def query_id(description: str) -> QueryParameter:
     return query(description, pattern=_ID)
 
 
-def query_time(description: str) -> QueryParameter:
-    return query(description, pattern=_WHEN)
+def query_time(description: str, name: str | None = None) -> QueryParameter:
+    return query(description, name=name, pattern=_WHEN)
 
 
 Name: TypeAlias = Annotated[str, PathParameter(schema_extra={"minLength": 1})]

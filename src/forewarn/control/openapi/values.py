@@ -28,6 +28,7 @@ from forewarn.core.rollouts.model import (
 from forewarn.core.rollouts.progress import StepState, WaitKind
 from forewarn.service.faults import kinds, model, validate
 from forewarn.service.indexes.coverage import COVERAGES, Coverage
+from forewarn.service.indexes.events import EventOrder
 from forewarn.service.indexes.overview import OverviewBy
 from forewarn.service.platform.explain import AdviceKind
 from forewarn.service.platform.hosts import MAINTENANCE_MODES, NodeState
@@ -45,6 +46,7 @@ VALUES: Mapping[str, Any] = {
     "EventType": values(EventType),
     "RolloutKind": [*values(EventType), LIVE_MIGRATION, EVACUATE_WORK_RETURN],
     "Status": values(Status),
+    "EventOrder": values(EventOrder),
     "Source": values(Source),
     "GroupKind": values(GroupKind),
     "OverWhen": values(OverWhen),

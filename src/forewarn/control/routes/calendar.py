@@ -17,7 +17,7 @@ from forewarn.control.http.operation import route
 from forewarn.control.http.parameters import ByGroup, ByHost, ByLabel, ByMachine
 from forewarn.control.http.preconditions import bytes_tag
 from forewarn.control.operations import events as operations
-from forewarn.control.routes.events import require_known, require_visible
+from forewarn.control.routes.events import labelled_by, require_known, require_visible
 from forewarn.control.views.calendar import calendar
 from forewarn.core import Status
 from forewarn.core.labels import Selector, labels_of, matches
@@ -47,7 +47,9 @@ async def get_calendar(
     require_known(group, machine, host)
     selector = parse_selector(label) or ()
     platform = context().platform
-    criteria = EventFilter(group=group, machine=machine, host=host, sees=call.sees)
+    criteria = EventFilter(
+        group=group, machine=machine, host=host, sees=call.sees, labelled=labelled_by(label)
+    )
     since = platform.writer.now().at - CANCELLED_SHOWN
     recent = msgspec.structs.replace(criteria, past=True, raised_since=since)
     withdrawn = [
@@ -58,7 +60,7 @@ async def get_calendar(
     events = [
         event
         for event in (*filter(criteria, platform.active()), *withdrawn)
-        if not event.unannounced and filters.labelled(event, selector, context().store.groups)
+        if not event.unannounced
     ]
     planned = [
         steps

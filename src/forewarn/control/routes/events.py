@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
 from litestar import Request
@@ -20,16 +21,24 @@ from forewarn.control.http.errors import (
     parse_id,
     parse_selector,
     parse_time_or_age,
+    parse_time_or_delay,
     unwrap,
 )
 from forewarn.control.http.filters import EventFilter
 from forewarn.control.http.operation import (
     route,
 )
-from forewarn.control.http.paging import TimedAfter, add_next_link, parse_time_cursor
+from forewarn.control.http.paging import (
+    Cursor,
+    EventAfter,
+    add_next_link,
+    parse_start_cursor,
+    parse_time_cursor,
+)
 from forewarn.control.http.parameters import (
     ByGroup,
     ByHost,
+    ByLabel,
     ByMachine,
     Id,
     query,
@@ -43,6 +52,7 @@ from forewarn.control.schema import core as s
 from forewarn.control.views import core
 from forewarn.core import Event, EventType, Source, Status
 from forewarn.core.refusal import invalid
+from forewarn.service.indexes.events import EventOrder, start_key
 from forewarn.service.platform.explain import Verb
 
 MAX_LISTED = 1_000  # events in one response, and the default
@@ -63,15 +73,33 @@ async def list_events(
     raised_since: Annotated[
         str | None, query_time("Only events announced at or after this time: a time, or an age.")
     ] = None,
+    from_: Annotated[
+        str | None,
+        query_time(
+            "Only events that may start at or after this time: a time, or a delay from now.",
+            name="from",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        query_time("Only events that may start before this time: a time, or a delay from now."),
+    ] = None,
+    label: ByLabel = None,
     past: Annotated[bool, query("Also list events that are over.")] = False,
+    order: Annotated[
+        str, query("The time by which active events are ordered.", enum="EventOrder")
+    ] = EventOrder.RAISED_AT.value,
     limit: Annotated[
         int, QueryParameter(ge=1, le=MAX_LISTED, description="Maximum number of events on a page.")
     ] = MAX_LISTED,
-    after: TimedAfter = None,
+    after: EventAfter = None,
 ) -> list[s.Event]:
-    """Lists active events in the order in which they were announced. With `past`, or if `status` is
-    Finished or Withdrawn, events that are over follow, the latest first."""
+    """Lists active events in the order in which they were announced, or may start (`not_before`).
+    With `past`, or if `status` is Finished or Withdrawn, events that are over follow, the latest
+    first; that is not possible in the order of `not_before`. `label` selects events that affect a
+    machine with these labels."""
     require_visible(call, group, machine, host)
+    now = context().platform.writer.now().at
     criteria = EventFilter(
         group=group,
         machine=machine,
@@ -81,22 +109,44 @@ async def list_events(
         source=None if source is None else parse_enum(Source, "source", source),
         cause=cause,
         rollout=None if rollout is None else parse_id("rollout", rollout),
-        raised_since=parse_time_or_age(
-            "raised_since", raised_since, context().platform.writer.now().at
-        ),
+        raised_since=parse_time_or_age("raised_since", raised_since, now),
+        start=parse_time_or_delay("from", from_, now),
+        end=parse_time_or_delay("until", until, now),
         past=past,
         sees=call.sees,
+        labelled=labelled_by(label),
     )
     page: list[Event] = []
-    async for event in filters.events(context().platform, criteria, parse_time_cursor(after)):
+    by = parse_enum(EventOrder, "order", order)
+    async for event in _listed(criteria, by, after):
         if len(page) == limit:
-            last = filters.event_key(page[-1])
+            last = _cursor(page[-1], by)
             add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
             break
         page.append(event)
     if not page:  # not earlier: a resource that was removed may still have past events
         require_known(group, machine, host)
     return [core.event(event) for event in page]
+
+
+def _listed(criteria: EventFilter, order: EventOrder, after: str | None) -> AsyncIterator[Event]:
+    """Iterate over the events after a page."""
+    if order is EventOrder.RAISED_AT:
+        return filters.events(context().platform, criteria, parse_time_cursor(after))
+    if criteria.over:
+        raise RefusedError(
+            invalid(
+                "order=not_before is for events that are not over; leave out past, or list those"
+                " that are over with order=raised_at"
+            )
+        )
+    return filters.events_by_start(context().platform, criteria, parse_start_cursor(after))
+
+
+def _cursor(last: Event, order: EventOrder) -> Cursor:
+    if order is EventOrder.RAISED_AT:
+        return filters.event_key(last)
+    return "s", *start_key(last)
 
 
 @route(operations.SCHEDULE_EVENT)
@@ -216,7 +266,6 @@ async def _selected(call: CallContext, data: s.CancelEventsRequest) -> list[str]
     """Return the ids of the Scheduled events that a request selects."""
     require_visible(call, data.group, data.machine, data.host)
     require_known(data.group, data.machine, data.host)
-    selector = parse_selector(data.label) or ()
     criteria = EventFilter(
         group=data.group,
         machine=data.machine,
@@ -226,12 +275,9 @@ async def _selected(call: CallContext, data: s.CancelEventsRequest) -> list[str]
         source=None if data.source is None else parse_enum(Source, "source", data.source),
         rollout=None if data.rollout is None else parse_id("rollout", data.rollout),
         sees=call.sees,
+        labelled=labelled_by(data.label),
     )
-    return [
-        event.id
-        async for event in filters.events(call.platform, criteria, None)
-        if filters.labelled(event, selector, context().store.groups)
-    ]
+    return [event.id async for event in filters.events(call.platform, criteria, None)]
 
 
 @route(operations.RETRY_EVENT)
@@ -283,6 +329,11 @@ _VERBS = {
 }
 # Not for what is the platform's.
 _ENDING = tuple(_VERBS[verb] for verb in (Verb.CANCEL, Verb.RETRY, Verb.FINISH, Verb.ABANDON))
+
+
+def labelled_by(label: str | None) -> Callable[[Event], bool]:
+    """Return whether an event affects a machine that a label selector selects."""
+    return filters.labelled(parse_selector(label) or (), context().store.groups)
 
 
 def require_visible(

@@ -20,6 +20,7 @@ from forewarn.control.operations import service as operations
 from forewarn.control.routes.clock import clock_of
 from forewarn.control.schema import core as s
 from forewarn.control.views import core
+from forewarn.core import Status
 from forewarn.core.refusal import conflict, unknown_name
 from forewarn.service.telemetry.exposition import exposition
 from forewarn.service.telemetry.health import with_ok
@@ -37,6 +38,7 @@ log = logger("forewarn")
 def get_status(call: Call) -> s.Status:
     """The numbers of groups, machines and events count only what the token may see."""
     groups = [group for group in context().platform.machine_index.groups() if call.sees(group.name)]
+    events = [event for event in context().platform.active() if call.sees(event.group)]
     now, poll_index = context().platform.writer.now().at, context().platform.poll_index
     certificate, token = context().certificate_expiry(), context().tokens.next_expiry
     if call.limited:
@@ -56,7 +58,8 @@ def get_status(call: Call) -> s.Status:
         nodes=0 if call.limited else sum(host.node for host in context().hosts.hosts()),
         groups=len(groups),
         machines=sum(len(group.machines) for group in groups),
-        events=sum(call.sees(event.group) for event in context().platform.active()),
+        events=len(events),
+        started=sum(event.status is Status.STARTED for event in events),
         coverage=core.coverage(coverage),
         not_back=not_back,
         unknown_callers=0 if call.limited else poll_index.unknown_callers.recent(now),

@@ -254,6 +254,10 @@ class Event(msgspec.Struct, kw_only=True):
     host: Annotated[str, doc("Host whose maintenance caused it; empty: none.")] = ""
     ticket: w.Ticket = ""
     cause: Annotated[str, doc("Cause: the step of a rollout, or the maintenance of a host.")] = ""
+    joint: Annotated[
+        str,
+        doc("The same for all events that start and end together; empty: it starts by itself."),
+    ] = ""
     ready: Annotated[list[str], doc("Machines that have reported readiness.")] = []
     ignore_windows: Annotated[
         bool, doc("Whether an operator lets it start outside of windows and in blackouts.")
@@ -799,6 +803,7 @@ class Status(msgspec.Struct, kw_only=True):
     groups: Annotated[int, doc("Number of groups.")]
     machines: Annotated[int, doc("Number of machines.")]
     events: Annotated[int, doc("Number of active events.")]
+    started: Annotated[int, doc("How many of them have started.")] = 0
     coverage: Annotated[Coverage, doc("How many machines poll and answer events.")] = msgspec.field(
         default_factory=Coverage
     )

@@ -172,6 +172,7 @@ def event(event: Event) -> s.Event:
         unannounced=event.unannounced,
         host=event.host,
         cause=event.cause,
+        joint=event.joint.id if event.joint else "",
         ready=[readiness.machine for readiness in event.ready],
         ignore_windows=event.ignore_windows,
         postponed=[

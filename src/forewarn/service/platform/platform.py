@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -44,7 +44,7 @@ from forewarn.service.engine.writer import Check, CommitPlan, RequestContext, Wr
 from forewarn.service.faults.event_faults import EventFaults
 from forewarn.service.indexes import coverage
 from forewarn.service.indexes.coverage import Coverage, CoverageCounts
-from forewarn.service.indexes.events import ActiveEvents
+from forewarn.service.indexes.events import ActiveEvents, StartKey
 from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.indexes.polls import PollIndex, Shown
@@ -448,6 +448,12 @@ class Platform:
 
     def active(self) -> list[Event]:
         return list(self._active)
+
+    def active_by_start(
+        self, start: Time | None, end: Time | None, after: StartKey | None
+    ) -> Iterator[Event]:
+        """Iterate over the active events that may start in this time, the next one first."""
+        return self._active.by_start(start, end, after)
 
     async def past(
         self, group: str | None, limit: int, before: str | None = None
