@@ -47,6 +47,52 @@ def test_pages_follow_what_happens(browser: Browser, service: Service) -> None:
         expect(page.get_by_role("table").last).to_contain_text("web_1")
 
 
+def test_what_starts_next_is_on_the_front_page_however_much_is_announced(
+    browser: Browser, service: Service
+) -> None:
+    api = Api(service.control_url)
+    for number in range(120):
+        body = {"type": "Freeze", "machines": ["web_0"], "notice": 7 * 86_400 + number}
+        assert api.post("/v1/events", body).status == 201
+    soon = service.schedule("Reboot", "web_1").id
+    with portal(browser, service) as page:
+        rows = page.get_by_role("table", name="Starts next").locator("tbody tr")
+        expect(rows).to_have_count(10)
+        expect(rows.first).to_contain_text(soon[:8])
+        page.get_by_role("link", name="121 events in all").click()
+        expect(page.locator("tbody tr").first).to_contain_text(soon[:8])
+        page.get_by_label("Label").fill("no=such")
+        page.get_by_label("Label").press("Enter")
+        expect(page.get_by_text("No event matches.")).to_be_visible()
+
+
+def test_only_what_starts_together_is_shown_as_one_maintenance(browser: Browser) -> None:
+    groups = "".join(
+        f"  - {{name: g{n}, kind: availability-set, machines: [{{name: m{n}, host: host-a}},"
+        f" {{name: n{n}, host: host-b}}]}}\n"
+        for n in range(3)
+    )
+    with Service(f"hosts: [host-a, host-b]\ngroups:\n{groups}", sockets=True) as service:
+        api = Api(service.control_url)
+        for machine in ("m0", "m1"):
+            service.document(machine)
+        service.clock.advance("1h")  # these groups listen
+        assert api.post("/v1/hosts/host-b/degrade", {}).status == 200
+        body = {"mode": "Reboot", "notice": 7200}
+        events = api.post("/v1/hosts/host-a/maintain", body).json()["events"]
+        assert {event["status"] for event in events} == {"Scheduled"}
+        service.approve("m0", next(event["id"] for event in events if event["group"] == "g0"))
+        with portal(browser, service, "/events") as page:
+            whole = page.get_by_role("row").filter(has_text="Reboot of host host-a")
+            expect(whole).to_contain_text("m0, m1, m2")
+            expect(whole).to_contain_text("not approved by g1")
+            expect(page.locator("tbody tr")).to_have_count(4)  # and one each because of host-b
+            whole.get_by_role("button", name="3 events").click()
+            expect(page.locator("tr.part")).to_have_count(3)
+            expect(page.locator("tr.part").filter(has_text="m0")).to_contain_text("approved by m0")
+            expect(page.get_by_role("row").filter(has_text="Redeploy")).to_have_count(3)
+
+
 def test_the_fleet_is_the_same_as_a_picture_and_as_a_table(
     browser: Browser, service: Service
 ) -> None:

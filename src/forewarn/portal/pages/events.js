@@ -10,7 +10,7 @@ import { RolloutLink } from "../parts/links.js";
 import { plural } from "../parts/text.js";
 import { TextFilter } from "../parts/text-filter.js";
 
-const FILTERS = ["status", "type", "group", "machine", "host", "rollout"];
+const FILTERS = ["status", "type", "group", "machine", "host", "label", "rollout", "order"];
 const PAGE = 100;
 
 /** @param {portal.Query} props */
@@ -30,11 +30,14 @@ export function Events({ query }) {
         <label>Type <select value=${query.get("type") ?? ""} onChange=${change("type")}>
           <option value="">any</option>${session.event_types.map(({ name }) => html`<option>${name}</option>`)}
         </select></label>
-        ${[["group", "Group"], ["machine", "Machine"], ["host", "Host"]].map(
+        ${[["group", "Group"], ["machine", "Machine"], ["host", "Host"], ["label", "Label"]].map(
           ([name, title]) => html`<${TextFilter} key=${name} title=${title} value=${query.get(name) ?? ""} onChange=${change(name)} />`,
         )}
+        <label>Order <select value=${query.get("order") ?? ""} onChange=${(event) => setQuery({ order: event.target.value, past: "", after: "" })}>
+          <option value="">as announced</option><option value="not_before">what starts next</option>
+        </select></label>
         <label><input type="checkbox" checked=${query.get("past") === "true"}
-          onChange=${(event) => setQuery({ past: event.target.checked ? "true" : "", after: "" })} /> also those that are over</label>
+          onChange=${(event) => setQuery({ past: event.target.checked ? "true" : "", order: "", after: "" })} /> also those that are over</label>
       </form>
       ${filters.rollout && html`<p>Only those of rollout <${RolloutLink} id=${filters.rollout} />. <${Link} to=${withQuery("/events", { ...filters, rollout: "" })}>Show all<//></p>`}
       ${loaded(events, (list) => html`

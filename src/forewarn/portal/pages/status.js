@@ -5,14 +5,15 @@ import { useResource } from "../hooks.js";
 import { address, Link } from "../router.js";
 import { Bar } from "../parts/bar.js";
 import { Empty, Facts, loaded, Page, When } from "../parts/basics.js";
-import { EventTable } from "../parts/event-table.js";
+import { EventTable, maintenances } from "../parts/event-table.js";
 import { Explained } from "../parts/explanation.js";
 import { RolloutLink } from "../parts/links.js";
 import { Records } from "../parts/records.js";
 import { at, plural } from "../parts/text.js";
 import { RolloutState } from "./rollouts.js";
 
-const MOST = 10; // events in a table
+const MOST = 10; // rows of a table of events
+const READ = 100; // events that are read for them: a maintenance has several
 const ROLLOUTS = 5;
 const DECIDED = 5; // rows
 const RECORDS = 50; // that are read for them
@@ -31,11 +32,16 @@ const Health = () => {
   return html`<ul class="unwell">${wrong.map(([part, said]) => html`<li><strong>${part}</strong> ${said}</li>`)}</ul>`;
 };
 
-/** @param {{ events: api.Event[], caption: string, all: string }} props */
-const Events = ({ events, caption, all }) => html`
-  <${EventTable} events=${events.slice(0, MOST)} caption=${caption} explained />
-  ${events.length > MOST && html`<p><${Link} to=${all}>${plural(events.length, "event")} in all<//></p>`}
-`;
+// The first few. `count`: of all events of this kind.
+/** @param {{ events: portal.Read<api.Event[]>, caption: string, count: number, all: string }} props */
+function Events({ events, caption, count, all }) {
+  const rows = maintenances(events.data ?? []);
+  const whole = events.next && rows.length > 1 ? rows.slice(0, -1) : rows; // the last one may go on
+  return html`
+    <${EventTable} events=${whole.slice(0, MOST).flat()} caption=${caption} explained />
+    ${(whole.length > MOST || events.next) && html`<p><${Link} to=${all}>${plural(count, "event")} in all<//></p>`}
+  `;
+}
 
 // What to do next, where nothing happens.
 /** @param {{ machines?: number }} props */
@@ -104,19 +110,14 @@ function Decisions() {
 
 export function Status() {
   const status = useResource("/v1/status");
-  const events = useResource("/v1/events");
+  const started = useResource(withQuery("/v1/events", { status: "Started", limit: READ }));
+  const next = useResource(withQuery("/v1/events", { status: "Scheduled", order: "not_before", limit: READ }));
   return html`
     <${Page} title="Status" aside=${html`<${Health} />`}>
-      ${loaded(events, (list) => {
-        const started = list.filter((event) => event.status === "Started");
-        const next = list.filter((event) => event.status === "Scheduled").sort((a, b) => a.not_before.localeCompare(b.not_before));
-        return html`
-          ${started.length > 0 && html`<${Events} events=${started} caption="Under way" all="/events?status=Started" />`}
-          ${next.length > 0
-            ? html`<${Events} events=${next} caption="Starts next" all="/events?status=Scheduled" />`
-            : html`<${Nothing} machines=${status.data?.machines} />`}
-        `;
-      })}
+      ${loaded(started, (list) => list.length > 0 && html`<${Events} events=${started} caption="Under way" count=${status.data?.started ?? list.length} all="/events?status=Started" />`)}
+      ${loaded(next, (list) => list.length > 0
+        ? html`<${Events} events=${next} caption="Starts next" count=${status.data ? status.data.events - status.data.started : list.length} all="/events?status=Scheduled&order=not_before" />`
+        : html`<${Nothing} machines=${status.data?.machines} />`)}
       <${Rollouts} />
       <${Decisions} />
       ${loaded(status, (of) => html`

@@ -1,12 +1,13 @@
 // Events as a table: what, whom, in which state, and when.
 import { Component } from "preact";
+import { useState } from "preact/hooks";
 import { html } from "../html.js";
 import { useGradually, useNow } from "../hooks.js";
 import { address } from "../router.js";
 import { Badge, When } from "./basics.js";
 import { Explained } from "./explanation.js";
-import { Actor, Cause, EventLink, GroupLink, MachineLink, Several } from "./links.js";
-import { listed } from "./text.js";
+import { Actor, Cause, EventLink, GroupLink, HostLink, MachineLink, Several } from "./links.js";
+import { listed, plural } from "./text.js";
 
 /** @type {Record<string, string>} */
 export const STATES = { Scheduled: "scheduled", Started: "started" };
@@ -27,24 +28,62 @@ function Notice({ event }) {
   return html`<meter class="notice" min="0" max="1" value=${part} aria-label="part of the notice that has passed" />`;
 }
 
-/**
- * @param {api.Event} event
- * @param {api.Event} [other]
- */
-const together = (event, other) => Boolean(event.host && other?.host === event.host && other.cause === event.cause);
+// Events next to each other that start and end together, as one maintenance each; the others alone.
+/** @param {api.Event[]} events */
+export function maintenances(events) {
+  /** @type {api.Event[][]} */
+  const together = [];
+  for (const event of events) {
+    if (event.joint && together.at(-1)?.[0].joint === event.joint) together.at(-1)?.push(event);
+    else together.push([event]);
+  }
+  return together;
+}
 
-// A row, which is made again only if its event has changed.
-/** @extends {Component<{ event: api.Event, explained?: boolean, joined?: boolean }>} */
+/** @param {{ event: api.Event }} props */
+const Starts = ({ event }) => html`
+  <td>
+    <${When} instant=${event.ended_at ?? (event.status === "Started" ? event.started_at : event.not_before)} />
+    <${Notice} event=${event} />
+  </td>
+  <td>${event.description || event.ticket || html`<${Cause} of=${event.cause} />`}</td>
+`;
+
+// The maintenance of a host, which folds out to its events.
+/** @param {{ events: api.Event[], explained?: boolean }} props */
+function Maintenance({ events, explained }) {
+  const [open, setOpen] = useState(false);
+  const [event] = events;
+  const missing = events.filter((one) => one.status === "Scheduled" && one.listed && !one.approved);
+  return html`
+    <tr>
+      <td>${event.type} of host <${HostLink} name=${event.host} />
+        <button class="plain" aria-expanded=${open} onClick=${() => setOpen(!open)}>${plural(events.length, "event")}</button></td>
+      <td><${Several} of=${events.flatMap((one) => one.machines)} as=${MachineLink} /></td>
+      <td><${Several} of=${events.map((one) => one.group)} as=${GroupLink} /></td>
+      <td>
+        <${Badge} kind=${stateOf(event)}>${event.held || event.status}<//>
+        ${missing.length > 0 && html` <small>not approved by <${Several} of=${missing.map((one) => one.group)} as=${GroupLink} /></small>`}
+      </td>
+      <${Starts} event=${event} />
+      ${explained && html`<td class="reason"><${Explained} of=${address("v1", "events", event.id)} /></td>`}
+    </tr>
+    ${open && events.map((one) => html`<${Row} key=${one.id} event=${one} explained=${explained} part />`)}
+  `;
+}
+
+// A row, which is made again only if its event has changed. `part`: of a maintenance, which says what it waits for.
+/** @extends {Component<{ event: api.Event, explained?: boolean, part?: boolean }>} */
 class Row extends Component {
   /** @param {object} next */
   shouldComponentUpdate(next) {
     return JSON.stringify(next) !== JSON.stringify(this.props);
   }
 
-  /** @param {{ event: api.Event, explained?: boolean, joined?: boolean }} props */
-  render({ event, explained, joined }) {
+  /** @param {{ event: api.Event, explained?: boolean, part?: boolean }} props */
+  render({ event, explained, part }) {
     return html`
-      <tr>
+      <tr class=${part ? "part" : undefined}>
         <td><${EventLink} id=${event.id}>${event.type} <code>${event.id.slice(0, 8)}</code><//></td>
         <td><${Several} of=${event.machines} as=${MachineLink} /></td>
         <td><${GroupLink} name=${event.group} /></td>
@@ -52,22 +91,19 @@ class Row extends Component {
           <${Badge} kind=${stateOf(event)}>${event.held || event.status}<//>
           ${event.approved && html` <small>approved by <${Actor} name=${event.approved.by} /></small>`}
         </td>
-        <td>
-          <${When} instant=${event.ended_at ?? (event.status === "Started" ? event.started_at : event.not_before)} />
-          <${Notice} event=${event} />
-        </td>
-        <td>${event.description || event.ticket || html`<${Cause} of=${event.cause} />`}</td>
-        ${explained &&
-        html`<td class="reason">${joined ? "starts together with the one above" : html`<${Explained} of=${address("v1", "events", event.id)} />`}</td>`}
+        <${Starts} event=${event} />
+        ${explained && html`<td class="reason">${!part && html`<${Explained} of=${address("v1", "events", event.id)} />`}</td>`}
       </tr>
     `;
   }
 }
 
-// `explained`: whether each row also says what the event waits for.
-/** @param {{ events: api.Event[], caption: portal.Children, explained?: boolean }} props */
-export function EventTable({ events, caption, explained }) {
-  const shown = events.slice(0, useGradually(events.length));
+// `explained`: whether each row also says what the event waits for; `apart`: whether those that start together have a
+// row each.
+/** @param {{ events: api.Event[], caption: portal.Children, explained?: boolean, apart?: boolean }} props */
+export function EventTable({ events, caption, explained, apart }) {
+  const rows = apart ? events.map((event) => [event]) : maintenances(events);
+  const shown = rows.slice(0, useGradually(rows.length));
   return html`
     <table class="rows stacked">
       <caption>${caption}</caption>
@@ -75,7 +111,9 @@ export function EventTable({ events, caption, explained }) {
         <tr><th>Event</th><th>Machines</th><th>Group</th><th>State</th><th>When</th><th>Why</th>${explained && html`<th>What it waits for</th>`}</tr>
       </thead>
       <tbody>
-        ${shown.map((event, n) => html`<${Row} key=${event.id} event=${event} explained=${explained} joined=${together(event, shown[n - 1])} />`)}
+        ${shown.map((together) => together.length > 1
+          ? html`<${Maintenance} key=${together[0].joint} events=${together} explained=${explained} />`
+          : html`<${Row} key=${together[0].id} event=${together[0]} explained=${explained} />`)}
       </tbody>
     </table>
   `;
