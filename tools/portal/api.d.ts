@@ -142,6 +142,27 @@ declare namespace api {
     never_approves: number;
   }
 
+  interface Disturbance {
+    type: string;
+    status: string;
+    begins: string;
+    ends: string | null;
+    rows: Array<string>;
+    machines: number;
+    names: Array<string>;
+    groups: Array<string>;
+    host: string;
+    events: Array<string>;
+    rollout: string;
+    wave: number;
+    steps: number;
+    description: string;
+    ticket: string;
+    not_approved: Array<string>;
+    not_shown: number | null;
+    not_shown_names: Array<string>;
+  }
+
   interface DomainCounts {
     update_domain: number;
     gone: number;
@@ -663,6 +684,17 @@ declare namespace api {
     error: string;
   }
 
+  interface OpenOrClosed {
+    name: string;
+    select: string;
+    groups: Array<string>;
+    more_groups: number;
+    blackout: boolean;
+    text: string;
+    begins: string;
+    ends: string;
+  }
+
   interface OpenTime {
     opens: string | null;
     closes: string | null;
@@ -949,6 +981,27 @@ declare namespace api {
     revoked_by: string;
   }
 
+  interface Tonight {
+    at: string;
+    begins: string;
+    ends: string;
+    machines: number;
+    hosts: number;
+    not_approved: number;
+    not_shown: number | null;
+    rows: Array<TonightRow>;
+    disturbances: Array<Disturbance>;
+    left_out: number;
+    open_or_closed: Array<OpenOrClosed>;
+    labels: Array<string>;
+  }
+
+  interface TonightRow {
+    name: string;
+    machines: number;
+    disturbances: Array<number>;
+  }
+
   interface Unannounced {
     event: string;
     group: string;
@@ -1104,6 +1157,7 @@ declare namespace api {
     Asked extends `DELETE /v1/session` ? Session :
     Asked extends `GET /v1/status` ? Status :
     Asked extends `GET /v1/tokens` ? Array<Token> :
+    Asked extends `GET /v1/tonight` ? Tonight :
     Asked extends `GET /v1/verdict` ? Verdict :
     Asked extends `GET /healthz` ? HealthReport :
     Asked extends `GET /leaderz` ? HealthReport :
@@ -1170,6 +1224,7 @@ declare namespace api {
     | "getSession"
     | "getStatus"
     | "getToken"
+    | "getTonight"
     | "getVerdict"
     | "listEvents"
     | "listFaults"
@@ -1286,6 +1341,7 @@ declare namespace api {
     | "host_label"
     | "host_labels"
     | "hosts"
+    | "hours"
     | "id"
     | "ids"
     | "ignore_windows"
@@ -1354,6 +1410,7 @@ declare namespace api {
     | "status"
     | "steps"
     | "subscription"
+    | "sums"
     | "tags"
     | "takes_effect"
     | "terminate_notice"

@@ -38,6 +38,7 @@ COMMANDS = {
         "Run the node of this host, check its settings, or list its machines for nftables.",
     ),
     "status": CommandModule("status"),
+    "tonight": CommandModule("tonight"),
     "apply": CommandModule("apply"),
     "history": CommandModule("history"),
     "feed": CommandModule("feed"),

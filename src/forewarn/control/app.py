@@ -66,6 +66,7 @@ from forewarn.control.routes import (
     session,
     status,
     tokens,
+    tonight,
     verdict,
 )
 from forewarn.store.port import StoreFailed
@@ -80,6 +81,7 @@ ROUTES = (
     groups,
     events,
     calendar,
+    tonight,
     hosts,
     maintenance,
     fleet,

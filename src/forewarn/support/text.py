@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from forewarn.support.instants import to_datetime
 
@@ -22,6 +22,7 @@ LONGEST: Duration = 221_845_392_000 * SECOND
 MAX_LISTED = 10
 MAX_DURATION_TEXT = 40  # characters of a duration
 GUID = re.compile(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}")  # as the ids of events
+_NUMBERS = re.compile(r"(\d{1,1000})", re.ASCII)
 
 
 def in_words(duration: Duration) -> str:
@@ -137,3 +138,9 @@ def parse_duration(text: str) -> Duration:
     if length > LONGEST:
         raise ValueError(f"'{text[:40]}' is too long; it goes beyond the year 9000")
     return length
+
+
+def natural_key(name: str) -> tuple[Any, ...]:
+    """Return a sort key in natural order: web_2 before web_10."""
+    parts = _NUMBERS.split(name)
+    return tuple(int(p) if n % 2 else p for n, p in enumerate(parts)), name

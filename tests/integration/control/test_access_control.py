@@ -82,6 +82,7 @@ ROLES: dict[str, tuple[Role | None, bool]] = {
     "DELETE /v1/maintenance/{name:str}": (OP, False),
     "GET /v1/hosts": (V, True),
     "GET /v1/overview": (V, True),
+    "GET /v1/tonight": (V, True),
     "GET /v1/search": (V, True),
     "GET /v1/hosts/{name:str}": (V, True),
     "PUT /v1/hosts/{name:str}": (OP, False),

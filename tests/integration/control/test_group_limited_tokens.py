@@ -86,7 +86,7 @@ LISTS = {
     *("GET /v1/machines", "GET /v1/groups", "GET /v1/hosts", "GET /v1/events"),
     *("GET /v1/rollouts", "GET /v1/status", "GET /v1/history", "GET /v1/history/export"),
     *("GET /v1/changes", "GET /v1/verdict", "GET /v1/halts", "GET /v1/notify"),
-    *("GET /v1/calendar.ics", "GET /v1/overview", "GET /v1/search"),
+    *("GET /v1/calendar.ics", "GET /v1/overview", "GET /v1/search", "GET /v1/tonight"),
 }
 
 

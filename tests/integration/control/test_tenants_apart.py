@@ -146,7 +146,7 @@ def targets(api: Api) -> Iterator[str]:
         yield f"/v1/history?event={thing}"
     for thing in own["machines"]:
         yield f"/v1/history?machine={thing}"
-    for path in ("events?past=true&", "history?", "machines?", "calendar.ics?"):
+    for path in ("events?past=true&", "history?", "machines?", "calendar.ics?", "tonight?"):
         yield from (f"/v1/{path}host={host}" for host in own["hosts"])
 
 

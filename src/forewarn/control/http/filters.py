@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from forewarn.control.http.paging import natural_key
 from forewarn.core import Event, Group, Machine, Status, Time
 from forewarn.core.events import EventType, Source
 from forewarn.core.fleet import GroupKind, Health, Host
@@ -18,6 +17,7 @@ from forewarn.service.indexes.events import StartKey
 from forewarn.service.platform.platform import Platform
 from forewarn.service.rollouts.rollouts import RolloutSummary
 from forewarn.support import guard
+from forewarn.support.text import natural_key
 
 ACTIVE_AT_ONCE = 1_000  # active events that are looked at without a pause
 PAST_AT_ONCE = 500  # events that are over, read from the store at a time

@@ -49,18 +49,11 @@ EventAfter: TypeAlias = Annotated[
 Cursor: TypeAlias = Sequence[Any]  # sort key of an item
 T = TypeVar("T")
 
-_NUMBERS = re.compile(r"(\d{1,1000})", re.ASCII)
 _STARTS = re.compile(r"s~(-?[0-9]{1,18})~([^~]{1,200})~([0-9A-F-]{1,36})", re.ASCII)
 _TIMED = re.compile(r"([01])~(-?[0-9]{1,18})~([0-9A-F-]{1,36})", re.ASCII)
 _NOT_A_CURSOR = invalid(
     "after: not a cursor from the Link of a page in this order; omit it for the first page"
 )
-
-
-def natural_key(name: str) -> tuple[Any, ...]:
-    """Return a sort key in natural order: web_2 before web_10."""
-    parts = _NUMBERS.split(name)
-    return tuple(int(p) if n % 2 else p for n, p in enumerate(parts)), name
 
 
 def parse_name_cursor(after: str | None) -> tuple[str, str] | None:

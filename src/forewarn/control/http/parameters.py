@@ -47,6 +47,7 @@ _WHATS = rf"^(({_WHAT})(,({_WHAT})){{0,20}})?$"
 
 
 def query(description: str, *, name: str | None = None, **schema: Any) -> QueryParameter:
+    """Describe a parameter; `name` is needed if it is not that of the handler's argument."""
     return QueryParameter(name=name, description=description, schema_extra=schema or None)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from forewarn.control.operations.operation import EVENT_LINKS, Operation, links_to
 from forewarn.control.schema import core as s
+from forewarn.control.schema.tonight import Tonight
 
 LIST_EVENTS = Operation(
     "GET /v1/events",
@@ -153,4 +154,13 @@ GET_CALENDAR = Operation(
     bytes,
     respects_limits=True,
     refuses=(404,),
+)
+
+GET_TONIGHT = Operation(
+    "GET /v1/tonight",
+    "Get what is going to be disturbed in the next hours",
+    Tonight,
+    respects_limits=True,
+    refuses=(404,),
+    command="tonight",
 )

@@ -24,7 +24,16 @@ TAGGED = (
     *("/v1/machines/{name}", "/v1/groups/{name}", "/v1/hosts/{name}", "/v1/fleet"),
     *("/v1/events/{id}", "/v1/rollouts/{id}"),
 )
-ALONE = ("apply", "backup", "feed", "history", "run", "status", "verdict")  # commands of one word
+ALONE = (
+    "apply",
+    "backup",
+    "feed",
+    "history",
+    "run",
+    "status",
+    "tonight",
+    "verdict",
+)  # commands of one word
 
 
 class Link(msgspec.Struct, frozen=True):

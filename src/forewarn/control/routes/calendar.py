@@ -10,7 +10,7 @@ from litestar import Response
 
 from forewarn.control.http import filters
 from forewarn.control.http.access import authorization
-from forewarn.control.http.context import Call, context
+from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import parse_selector
 from forewarn.control.http.filters import EventFilter
 from forewarn.control.http.operation import route
@@ -21,6 +21,8 @@ from forewarn.control.routes.events import labelled_by, require_known, require_v
 from forewarn.control.views.calendar import calendar
 from forewarn.core import Status
 from forewarn.core.labels import Selector, labels_of, matches
+from forewarn.core.rollouts.forecast import Planned
+from forewarn.core.rollouts.model import Rollout
 from forewarn.core.rollouts.outlook import outlook
 from forewarn.core.time import DAY
 
@@ -64,18 +66,22 @@ async def get_calendar(
     ]
     planned = [
         steps
-        for rollout, remaining in await context().rollouts.upcoming()
-        if authorization.rollout_visible(call, rollout)
-        for steps in outlook(
-            rollout,
-            (item for item in remaining if host in (None, item.step.host)),
-            _selected(group, machine, selector),
-        )
+        for rollout, remaining in await upcoming(call, host)
+        for steps in outlook(rollout, remaining, _selected(group, machine, selector))
     ]
     content = await asyncio.to_thread(calendar, events, planned)
     call.headers["ETag"] = bytes_tag(content)
     call.headers["Cache-Control"] = "private, no-cache"  # stored, and revalidated by its ETag
     return Response(content, media_type=MEDIA_TYPE)
+
+
+async def upcoming(call: CallContext, host: str | None) -> list[tuple[Rollout, list[Planned]]]:
+    """Return what rollouts that the caller sees are still to announce, on one host or on all."""
+    return [
+        (rollout, [item for item in remaining if host in (None, item.step.host)])
+        for rollout, remaining in await context().rollouts.upcoming()
+        if authorization.rollout_visible(call, rollout)
+    ]
 
 
 def _selected(group: str | None, machine: str | None, selector: Selector) -> Callable[[str], bool]:

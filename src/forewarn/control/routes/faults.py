@@ -16,7 +16,6 @@ from forewarn.control.http.paging import (
     After,
     Limit,
     add_next_link,
-    natural_key,
     parse_name_cursor,
     take_page,
 )
@@ -26,6 +25,7 @@ from forewarn.control.schema import faults as f
 from forewarn.control.views import faults as views
 from forewarn.service.faults.validate import NewFault
 from forewarn.support.logs import logger
+from forewarn.support.text import natural_key
 
 log = logger("forewarn.control")
 

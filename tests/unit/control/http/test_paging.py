@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from forewarn.control.http.paging import (
     add_next_link,
     format_cursor,
-    natural_key,
     parse_name_cursor,
     parse_time_cursor,
     take_page,
 )
+from forewarn.support.text import natural_key
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="~"), max_size=12)
 

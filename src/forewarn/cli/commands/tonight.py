@@ -1,0 +1,135 @@
+"""`forewarn tonight`: what is going to be disturbed, and who has not approved it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from forewarn.cli import completion
+from forewarn.cli.output import Json, Url, parsed, print_json, print_table, say, service, time_text
+from forewarn.cli.values import parse_time
+from forewarn.control.operations import events as operations
+from forewarn.control.schema import tonight as s
+from forewarn.support.text import counted
+
+SHOWN = 3  # names in one cell
+
+
+def tonight(
+    rows_are: Annotated[
+        str,
+        typer.Option(
+            "--by",
+            help="Print a row for each host or group.",
+            autocompletion=completion.one_of("host", "group"),
+        ),
+    ] = "host",
+    sums: Annotated[
+        str | None,
+        typer.Option(help="Sum hosts, or groups, by this label of theirs, such as rack."),
+    ] = None,
+    begin: Annotated[
+        str | None, typer.Option("--from", help="Time at which to begin. Default: now.")
+    ] = None,
+    hours: Annotated[int, typer.Option(min=1, help="Length of the time; 168 is a week.")] = 24,
+    group: Annotated[
+        str | None, typer.Option(help="Only this group.", autocompletion=completion.groups)
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(help="Only machines on this host.", autocompletion=completion.hosts),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            help="Only machines with these labels, e.g. tier=web.",
+            autocompletion=completion.machine_labels,
+        ),
+    ] = None,
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Show what is going to be disturbed in the next 24 hours, or in another time: announced
+    events, what running rollouts are still to announce, windows and blackouts; and who has not
+    approved an event, or was never shown it."""
+    time = parsed(parse_time, begin, "--from")
+    asked = {"by": rows_are, "sums": sums, "group": group, "host": host, "label": label}
+    with service(url) as client:
+        found = client.call(
+            operations.GET_TONIGHT,
+            **asked,
+            hours=hours,
+            **({} if time is None else {"from": time.isoformat()}),
+        )
+    if json:
+        print_json(found)
+    else:
+        _print(found, sums or rows_are)
+
+
+def _print(found: s.Tonight, rows_are: str) -> None:
+    say(f"{time_text(found.begins)} to {time_text(found.ends)}")
+    disturbances = len(found.disturbances) + found.left_out
+    if disturbances:
+        say(
+            f"{counted(found.machines, 'machine')} on {counted(found.hosts, 'host')}"
+            f" {'is' if found.machines == 1 else 'are'} disturbed,"
+            f" {counted(disturbances, 'time')} in all"
+        )
+    if found.not_approved:
+        say(f"{found.not_approved:,} of {disturbances:,} are not approved by all of their groups")
+    if found.not_shown:
+        verb = "was" if found.not_shown == 1 else "were"
+        say(f"{counted(found.not_shown, 'machine')} {verb} never shown what is announced")
+    rows = [
+        (row.name or "none", *_cells(found.disturbances[number]))
+        for row in found.rows
+        for number in row.disturbances
+    ]
+    columns = ("BEGINS", "ENDS", "WHAT", "STATUS", "MACHINES", "NOT APPROVED BY", "NEVER SHOWN TO")
+    print_table(
+        (rows_are.upper(), *columns),
+        rows,
+        minor=("ENDS", "STATUS"),
+        if_empty="nothing is going to be disturbed",
+    )
+    if found.left_out:
+        say(f"and {counted(found.left_out, 'later one')}; choose a shorter time, or a group")
+    if found.open_or_closed:
+        say("")
+        print_table(
+            ("", "BEGINS", "ENDS", "FOR", "AS WRITTEN"),
+            [_open(item) for item in found.open_or_closed],
+        )
+
+
+def _cells(item: s.Disturbance) -> tuple[str, ...]:
+    machines = _first(item.names, item.machines)
+    what = f"{item.type} of {f'host {item.host}' if item.host else machines}"
+    if item.steps:
+        what = f"{item.type}, wave {item.wave} of rollout {item.rollout[:8]}"
+    return (
+        time_text(item.begins),
+        time_text(item.ends),
+        what,
+        item.status,
+        f"{item.machines:,}",
+        _first(item.not_approved, len(item.not_approved)),
+        _first(item.not_shown_names, item.not_shown or 0),
+    )
+
+
+def _first(names: Sequence[str], number: int) -> str:
+    """Return the first of a number of names, and how many more there are."""
+    more = f" and {number - SHOWN:,} more" if number > SHOWN else ""
+    return f"{', '.join(names[:SHOWN])}{more}"
+
+
+def _open(item: s.OpenOrClosed) -> tuple[str, ...]:
+    whom = item.name and f"{item.name} ({item.select or 'all machines'})"
+    if item.groups:
+        whom = f"group {_first(item.groups, len(item.groups) + item.more_groups)}"
+    kind = "blackout" if item.blackout else "window"
+    return kind, time_text(item.begins), time_text(item.ends), whom, item.text

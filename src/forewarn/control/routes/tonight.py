@@ -1,0 +1,91 @@
+"""What is going to be disturbed, in the control API: the answer to "what happens tonight?"."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from litestar import Response
+from litestar.params import QueryParameter
+
+from forewarn.control.http.context import Call, context
+from forewarn.control.http.errors import (
+    encode_in_thread,
+    parse_enum,
+    parse_selector,
+    parse_time_or_age,
+)
+from forewarn.control.http.operation import route
+from forewarn.control.http.parameters import ByGroup, ByHost, ByLabel, query_time
+from forewarn.control.operations import events as operations
+from forewarn.control.routes.calendar import upcoming
+from forewarn.control.routes.events import require_known, require_visible
+from forewarn.control.routes.overview import By, Sums, row_names
+from forewarn.control.views.tonight import Fleet, Period, tonight
+from forewarn.core.labels import labels_of, matches
+from forewarn.core.rollouts.outlook import outlook
+from forewarn.core.time import HOUR
+from forewarn.service.indexes.overview import OverviewBy
+
+MAX_HOURS = 31 * 24  # a calendar of more than a month is not a picture any more
+
+
+@route(operations.GET_TONIGHT)
+async def get_tonight(
+    call: Call,
+    by: By = "host",
+    sums: Sums = None,
+    from_: Annotated[
+        str | None,
+        query_time("When the time begins: a time, or an age; by default, now.", name="from"),
+    ] = None,
+    hours: Annotated[int, QueryParameter(ge=1, le=MAX_HOURS, description="Its length.")] = 24,
+    group: ByGroup = None,
+    host: ByHost = None,
+    label: ByLabel = None,
+) -> Response[bytes]:
+    """Announced events, what running rollouts are still to announce (as in the calendar), windows
+    and blackouts, in the next 24 hours or another time. Events that start together are one
+    disturbance; one that has not started begins as soon as its NotBefore and the windows allow. It
+    names the groups that have not approved a disturbance, and the machines that were never shown
+    it. `label` selects machines. A token that is limited to groups gets only what is about these,
+    and no windows of others."""
+    require_visible(call, group, None, host)
+    require_known(group, None, host)
+    rows_are, selector = parse_enum(OverviewBy, "by", by), parse_selector(label) or ()
+    row_name, labels = row_names(call, rows_are, sums)
+    platform, now = call.platform, call.platform.writer.now()
+    index, sights = platform.machine_index, platform.poll_index
+    begins = parse_time_or_age("from", from_, now.at)
+    begins = now.at if begins is None else begins
+    groups = {g.name: g for g in index.groups() if call.sees(g.name) and group in (None, g.name)}
+    events = [e for e in platform.active() if not e.unannounced and e.group in groups]
+    remaining = await upcoming(call, None)
+    configurations = () if call.limited else now.configurations
+    decides = context().decides
+
+    def build() -> object:
+        group_of, host_of, row_of = {}, {}, {}
+        for each in groups.values():
+            for machine in each.machines:
+                name, on = machine.name, machine.host
+                if host in (None, on) and matches(selector, labels_of(each, machine)):
+                    group_of[name], host_of[name] = each.name, on
+                    row_of[name] = row_name(on if rows_are is OverviewBy.HOST else each.name)
+        fleet = Fleet(
+            groups=groups,
+            group_of=group_of,
+            host_of=host_of,
+            row_of=row_of,
+            shown=(lambda event: sights.first_sights(event.id, event.resources))
+            if decides
+            else None,
+        )
+        planned = [
+            steps
+            for rollout, steps_of in remaining
+            for steps in outlook(rollout, steps_of, row_of.__contains__, row_of.__getitem__)
+        ]
+        period = Period(begins, begins + hours * HOUR)
+        return tonight(events, planned, configurations, fleet, period, now, labels)
+
+    return await encode_in_thread(build)
