@@ -2,6 +2,7 @@
 #
 #   make dev     run the service on loopback with a sample fleet
 #   make test    everything that a change must pass
+#   make test-hosts  the drivers for hypervisors, on libvirt and QEMU from Debian (root only)
 #   make portable  the tests of what runs on macOS and Windows, without what those do not have
 #   make check   what to run after every change: lint, and the quick tests
 #   make stress  tests many times on a busy machine, to find those that depend on who comes first
@@ -29,6 +30,7 @@ VENV := .venv
 CLIENTS := .venv-clients
 BENCHES := .venv-bench
 AZURE := .venv-azure
+HOSTS := .venv-hosts
 BIN := $(VENV)/bin
 PORTAL := $(VENV)/portal
 AGENT_SITE := $(VENV)/agent-site.lock
@@ -47,8 +49,8 @@ RELEASE_ARGS ?=
 # What is compiled once need not be compiled again by every process that the tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: dev check quick-tests conformance test tests portable-beside-tests portable stress lab packages lint \
-	fuzz bench docs screenshots coverage dist deb rpm release lock clean
+.PHONY: dev check quick-tests conformance test tests test-hosts portable-beside-tests portable stress lab \
+	packages lint fuzz bench docs screenshots coverage dist deb rpm release lock clean
 
 dev: $(VENV)/.server
 	@exec $(BIN)/forewarn dev $(DEV_ARGS)
@@ -65,6 +67,10 @@ tests: packages $(CLIENTS)/.ready $(AZURE)/.ready $(AGENT_SITE)
 
 portable-beside-tests: packages lint
 	@TEST_PROCESSES=1 $(MAKE) --no-print-directory portable
+
+# Real hypervisors, in namespaces of their own: not part of `make test`.
+test-hosts: $(VENV)/.ready
+	tools/test-hosts $(VENV) $(HOSTS) $(BIN)/pytest $(or $(TESTS),packages/libvirt/tests)
 
 # What runs on macOS and Windows as well, without what those do not have.
 portable: $(VENV)/.ready
@@ -231,6 +237,9 @@ lock: $(VENV)/.pip
 		--output-file requirements/bench.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --upgrade requirements/pip.in --output-file requirements/pip.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+		--python-version 3.11 --upgrade packages/libvirt/requirements.in \
+		--output-file packages/libvirt/requirements.lock
 	tools/portal-npm lock
 
 clean:
