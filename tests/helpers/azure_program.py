@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import Any
 
 CLIENTS = {
+    "graph": ("azure.mgmt.resourcegraph", "ResourceGraphClient"),
     "compute": ("azure.mgmt.compute", "ComputeManagementClient"),
     "maintenance": ("azure.mgmt.maintenance", "MaintenanceManagementClient"),
     "resources": ("azure.mgmt.resource.resources", "ResourceManagementClient"),
@@ -60,7 +61,7 @@ class Program:
     def _client(self, name: str) -> Any:
         if name not in self._clients:
             module, kind = CLIENTS[name]
-            needed = [] if name == "subscriptions" else [os.environ["ARM_SUBSCRIPTION"]]
+            needed = [] if name in ("subscriptions", "graph") else [os.environ["ARM_SUBSCRIPTION"]]
             self._clients[name] = getattr(import_module(module), kind)(
                 *(self._credential, *needed),
                 base_url=self._url,

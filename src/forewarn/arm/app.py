@@ -55,6 +55,7 @@ from forewarn.support.logs import logger
 
 MAX_BODY = 1024 * 1024  # bytes
 MAX_LOGIN_BODY = 64 * 1024  # bytes, of a request that needs no token
+MAX_QUERIES = 2  # of Azure Resource Graph, at a time
 LOGIN_BODY_TIMEOUT = 10.0  # seconds to send it
 ROUTES = (
     *(login, subscriptions, resources, resource_graph, operations, batch),
@@ -78,6 +79,7 @@ class ArmApp:
         self._context = context
         self._admission = ArmAdmission(context)
         self._operations = Operations()
+        self._queries = asyncio.Semaphore(MAX_QUERIES)
         self._changes = guard.Tasks()  # each ends with its commit
         self._app = AccessLog(self._answer, context)
 
@@ -179,6 +181,7 @@ class ArmApp:
             address=str((scope.get("client") or ("", 0))[0]),
             context=self._context,
             operations=self._operations,
+            queries=self._queries,
             bound=bound,
             read=read,
         )

@@ -127,6 +127,14 @@ def host_id(name: str) -> str:
     return f"{host_group_id()}/hosts/{name}"
 
 
+def scale_sets(groups: Iterable[Group]) -> list[ScaleSet]:
+    found: dict[str, list[Group]] = {}
+    for group in groups:
+        if scale_set_of(group):
+            found.setdefault(scale_set_id(group).lower(), []).append(group)
+    return [ScaleSet(scale_set_of(groups[0]), tuple(groups)) for groups in found.values()]
+
+
 class Inventory:
     """The resources that one caller sees."""
 
@@ -197,11 +205,7 @@ class Inventory:
         raise not_found(MACHINES, name, resource_group)
 
     def scale_sets(self, subscription: str, resource_group: str | None = None) -> list[ScaleSet]:
-        found: dict[str, list[Group]] = {}
-        for group in self.groups(subscription, resource_group):
-            if scale_set_of(group):
-                found.setdefault(scale_set_id(group).lower(), []).append(group)
-        return [ScaleSet(scale_set_of(groups[0]), tuple(groups)) for groups in found.values()]
+        return scale_sets(self.groups(subscription, resource_group))
 
     def scale_set(self, subscription: str, resource_group: str, name: str) -> ScaleSet:
         for scale_set in self.scale_sets(subscription, resource_group):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 import uuid
@@ -52,6 +53,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     address: str  # of the client
     context: Context
     operations: Operations
+    queries: asyncio.Semaphore  # of Azure Resource Graph: others wait
     bound: CallContext | None  # None: the operation needs no caller
     # Answers a GET of the same caller, by its path and query; refusals are answers as well.
     read: Callable[[str, str], Awaitable[Answer]]

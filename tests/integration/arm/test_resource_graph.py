@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from forewarn.arm.routes import resource_graph
 from forewarn.core.access import Role
+from forewarn.support import guard
 from forewarn.testing import Service
-from helpers.arm import SUBSCRIPTION, Arm, code
+from forewarn.testing.kit.inprocess import exchange
+from helpers.arm import COMPUTE, HOST, SUBSCRIPTION, VERSION, Arm, app_of, code, message
 from helpers.token_api import token
 
 QUERIES = "/providers/Microsoft.ResourceGraph/resources"
@@ -63,6 +68,7 @@ def query(arm: Arm, text: str, **body: Any) -> Any:
         ("| where subscriptionId startswith '1111'", ["other-0"]),
         ("| where name == ''", []),
         ("| take 0", []),
+        ("| where name == 'far-0' or not(name startswith 's' or name =~ 'other-0')", ["far-0"]),
     ],
 )
 def test_a_query_chooses_resources(arm: Arm, steps: str, expected: list[str]) -> None:
@@ -72,34 +78,105 @@ def test_a_query_chooses_resources(arm: Arm, steps: str, expected: list[str]) ->
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "reason"),
     [
-        None,
-        "",
-        "virtualMachines",
-        "Resources | where",
-        "Resources | where name = 'far-0'",
-        "Resources | where name == far",
-        "Resources | where name == 'far-0' or name == 'sql-0'",
-        "Resources | where not(name == 'far-0')",
-        "Resources | where name contains ''",
-        "Resources | where name contains '",
-        "Resources | where name == 'far-0",
-        "Resources | where name == 'far-0' and",
-        "Resources | where name in ()",
-        "Resources | where name in ('far-0' 'sql-0')",
-        "Resources | where name in ('far-0', )",
-        "Resources | where properties.provisioningState == 'Succeeded'",
-        "Resources | where tags == 'x'",
-        "Resources | project name",
-        "Resources | take many",
-        "Resources | take 1 | ",
-        "Resources | where name != 'x'" + " | where name != 'x'" * 32,
-        "Resources " + " " * 10_000,
+        (None, "expected a query"),
+        ("virtualMachines", "at character 1: unknown table 'virtualMachines'; there are Resources"),
+        ("Resources | where name = 'far-0'", "at character 24: unknown comparison '='"),
+        ("Resources | project-away id", "at character 13: unknown operator 'project-away'"),
+        ("Resources | where Name == computer", "at character 27: unknown column 'computer'"),
+        ("Resources | where name == 'far-0' and", "at character 38: expected a column"),
+        ("Resources " + " " * 10_000, "at most 10,000 characters"),
     ],
 )
-def test_any_other_query_is_refused(arm: Arm, text: str | None) -> None:
-    assert code(arm.call("POST", QUERIES, {"query": text})) == (400, "BadRequest")
+def test_any_other_query_is_refused_with_the_reason(
+    arm: Arm, text: str | None, reason: str
+) -> None:
+    answer = arm.call("POST", QUERIES, {"query": text})
+    assert code(answer) == (400, "BadRequest")
+    assert reason in message(answer)
+
+
+def test_a_query_of_a_megabyte_is_refused(arm: Arm) -> None:
+    answer = arm.call("POST", QUERIES, {"query": "Resources" + " " * 1_000_000})
+    assert code(answer) == (400, "BadRequest")
+    answer = arm.call("POST", QUERIES, {"query": "Resources" + " " * 2_000_000})
+    assert code(answer) == (413, "RequestEntityTooLarge")
+
+
+def test_a_query_that_takes_long_is_refused(arm: Arm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource_graph, "TURN", -1.0)  # it is always over
+    monkeypatch.setattr(resource_graph, "MAX_SECONDS", -1.0)
+    answer = arm.call("POST", QUERIES, {"query": MACHINES})
+    assert code(answer) == (400, "BadRequest")
+    assert "choose fewer" in message(answer)
+
+
+def test_other_requests_are_answered_while_a_query_runs(
+    service: Service, arm: Arm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource_graph, "TURN", -1.0)
+    turns: list[int] = []
+
+    async def both() -> None:
+        over = asyncio.Event()
+
+        async def other() -> None:
+            while not over.is_set():
+                turns.append(len(turns))
+                await guard.pause(0)
+
+        tasks = guard.Tasks()
+        task = tasks.start(other(), "another request")
+        body = json.dumps({"query": "Resources | sort by name | summarize count() by type"})
+        headers = {"Host": HOST, "Authorization": f"Bearer {arm._token}"}
+        target = f"{QUERIES}?api-version={VERSION}"
+        answer = await exchange(app_of(service), HOST, "POST", target, headers, body.encode())
+        over.set()
+        await task
+        assert answer.status == 200, answer
+
+    service._session.run(both())
+    assert len(turns) >= 8  # one for each resource
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "summarize count() by type | order by type asc",
+            [
+                ("microsoft.compute/availabilitysets", 1),
+                ("microsoft.compute/hostgroups", 1),
+                ("microsoft.compute/virtualmachines", 4),
+                ("microsoft.compute/virtualmachinescalesets", 1),
+            ],
+        ),
+        (
+            "where type =~ 'Microsoft.Compute/virtualMachines'"
+            " | project name, properties.storageProfile.osDisk.osType | top 2 by name desc",
+            [("sql-0", "Linux"), ("other-0", "Linux")],
+        ),
+        (
+            "where type == 'microsoft.compute/virtualmachines' | summarize count()"
+            " by PowerState = tostring(properties.extended.instanceView.powerState.code)",
+            [("PowerState/running", 4)],
+        ),
+        (
+            "where type has 'virtualMachineScaleSets'"
+            " | project sku.capacity, zones, kind, identity",
+            [(2, None, "", None)],
+        ),
+        ("where properties.availabilitySet.id has 'sql' | count", [(2,)]),
+        (
+            "where type endswith 'availabilitySets' | project properties.virtualMachines[1].id",
+            [(f"{COMPUTE}/virtualMachines/SQL-1",)],
+        ),
+    ],
+)
+def test_resources_have_what_azure_shows_of_them(arm: Arm, text: str, expected: Any) -> None:
+    found = query(arm, f"Resources | {text}")
+    assert [tuple(row.values()) for row in found["data"]] == expected
 
 
 @pytest.mark.parametrize(
@@ -108,6 +185,8 @@ def test_any_other_query_is_refused(arm: Arm, text: str | None) -> None:
         {"options": {"$top": "all"}},
         {"options": {"$top": 0}},
         {"options": []},
+        {"options": {"resultFormat": "csv"}},
+        {"options": {"$skipToken": "next"}},
         {"managementGroups": ["all"]},
         {"subscriptions": SUBSCRIPTION},
         {"facets": [{"expression": "location"}]},

@@ -101,6 +101,27 @@ def test_a_day_of_maintenance(service: Service, sdk: Sdk) -> None:
     assert "not today" in sdk.wait(restart)["error"]
 
 
+def test_a_query_of_the_resource_graph(service: Service) -> None:
+    sdk = Sdk(environment(service.arm.url, service.arm.ca, "any"))
+    query: dict[str, Any] = {
+        "model": "QueryRequest",
+        "query": "Resources | where type =~ 'Microsoft.Compute/virtualMachines'"
+        " | project name, properties.storageProfile.osDisk.osType | order by name asc",
+        "options": {"model": "QueryRequestOptions", "top": 2},
+    }
+    page = sdk.call("resources", query, client="graph")
+    assert (page["total_records"], page["count"], page["result_truncated"]) == (3, 2, "true")
+    assert names(page["data"]) == ["jumpbox", "sql-0"]
+    query["options"] = {"model": "QueryRequestOptions", "skip_token": page["skip_token"]}
+    query["options"]["result_format"] = "table"
+    page = sdk.call("resources", query, client="graph")
+    assert page["data"]["rows"] == [["sql-1", "Linux"]]
+    assert page["data"]["columns"][0] == {"name": "name", "type": "string"}
+    query["query"] = "Resources | render piechart"
+    assert "at character 13" in sdk.refusal("resources", query, client="graph")
+    sdk.close()
+
+
 def test_roles_and_limits(service: Service) -> None:
     token(service, "ops", Role.ADMIN)
     secret = token(service, "team", Role.TENANT, groups=("sql",)).secret.text

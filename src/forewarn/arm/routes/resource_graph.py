@@ -1,44 +1,36 @@
-"""Azure Resource Graph, as far as programs choose resources with it: queries in the Kusto Query
-Language of which a few operators are offered. Everything else is refused: a program that asks for a
-few machines and gets all of them may go on to stop them."""
+"""Azure Resource Graph: resources that are chosen by a query. A query that is not understood is
+refused: a program that asks for a few machines and gets all of them may go on to stop them.
+
+A query runs on the event loop, in turns that are so short that no other request waits for long.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import random
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable
+from typing import Any
 
 from forewarn.arm import inventory as i
 from forewarn.arm.admission import TENANT
 from forewarn.arm.errors import ArmError
+from forewarn.arm.kusto.parser import Query, parse
+from forewarn.arm.kusto.rows import KustoError, Row, Rows, Value
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routes.resources import Resource, resources_at
 from forewarn.arm.routing import route
+from forewarn.core import Time
 from forewarn.service.access.secret import hidden
+from forewarn.support import guard
 
-COLUMNS = ("id", "name", "type", "tenantId", "location", "resourceGroup", "subscriptionId", "tags")
+# Those of Azure; what there is nothing of here is empty.
+COLUMNS = (
+    *("id", "name", "type", "tenantId", "kind", "location", "resourceGroup", "subscriptionId"),
+    *("managedBy", "sku", "plan", "properties", "tags", "identity", "zones", "extendedLocation"),
+)
+TABLES = {"Resources": COLUMNS}
 MAX_ROWS = 1_000  # of one answer
-MAX_QUERY = 10_000  # characters
-MAX_COMPARISONS = 32
-
-Row: TypeAlias = dict[str, Any]
-Condition: TypeAlias = Callable[[Row], bool]
-
-_TEXT = r"""(?:'[^'\\]*'|"[^"\\]*")"""
-_TOKENS = re.compile(rf"\s*({_TEXT}|\w+|[=!]=|[=!]~|[^\s\w])", re.ASCII)
-_COMPARISONS: dict[str, Callable[[str, str], bool]] = {
-    "==": lambda text, value: text == value,
-    "!=": lambda text, value: text != value,
-    "=~": lambda text, value: text.lower() == value.lower(),
-    "!~": lambda text, value: text.lower() != value.lower(),
-    "contains": lambda text, value: value.lower() in text.lower(),
-    "startswith": lambda text, value: text.lower().startswith(value.lower()),
-    "endswith": lambda text, value: text.lower().endswith(value.lower()),
-}
-_PARTS = ("contains", "startswith", "endswith")
-_COUNTED = ("take", "limit", "sample")
+MAX_SECONDS = 20.0  # of a query
+TURN = 0.002  # seconds until other requests have their turn
 
 
 @route("POST", "/providers/Microsoft.ResourceGraph/resources")
@@ -51,153 +43,104 @@ async def query_resources(request: Request) -> Answer:
     if not isinstance(options, dict) or not isinstance(subscriptions, list | None):
         raise _invalid("options must be an object, and subscriptions a list")
     if body.get("facets"):
-        raise _invalid("facets are not supported")
-    steps = _steps(text)
+        raise _invalid("facets are not supported; send each of them as a query that summarizes")
+    form = str(options.get("resultFormat") or "objectArray").lower()
+    if form not in ("objectarray", "table"):
+        raise _invalid("resultFormat must be objectArray or table")
     size = min(_number(options.get("$top"), MAX_ROWS), MAX_ROWS)
     start = _number(options.get("$skipToken"), _number(options.get("$skip"), 0))
     if not size:
         raise _invalid("$top must be at least 1")
+    wanted = None if subscriptions is None else {str(each).lower() for each in subscriptions}
     inventory = i.Inventory(request.call)
-    names = [str(each).lower() for each in subscriptions or ()]
-    found = [
-        (subscription, resources_at(inventory, {"subscription": subscription}))
-        for subscription in inventory.subscriptions()
-        if subscriptions is None or subscription.lower() in names
-    ]
-    rows = await asyncio.to_thread(lambda: _run(_rows(found), steps))
-    shown = rows[start : start + size]
-    answer: dict[str, Any] = {"totalRecords": len(rows), "count": len(shown)}
-    answer |= {"facets": [], "resultTruncated": "false", "data": shown}
-    if start + size < len(rows):
+    visible = [s for s in inventory.subscriptions() if wanted is None or s.lower() in wanted]
+    try:
+        _, query = parse(text, TABLES)
+        async with request.queries:
+            rows = _resources(inventory, visible, request.now)
+            shown, total = await _run(query, rows, start, size)
+    except KustoError as error:
+        raise _invalid(hidden(str(error))) from error
+    answer: dict[str, Any] = {"totalRecords": total, "count": len(shown), "facets": []}
+    answer |= {"data": shown, "resultTruncated": "false"}
+    if start + size < total:
         answer |= {"$skipToken": str(start + size), "resultTruncated": "true"}
-    if str(options.get("resultFormat")).lower() == "table":
-        columns = [{"name": name, "type": _type(name)} for name in COLUMNS]
-        answer["data"] = {
-            "columns": columns,
-            "rows": [[row[name] for name in COLUMNS] for row in shown],
-        }
+    if form == "table":
+        columns = [{"name": name, "type": _type(name, shown)} for name in query.columns]
+        cells = [list(row.values()) for row in shown]
+        answer["data"] = {"columns": columns, "rows": cells}
     return Answer(body=answer)
 
 
-def _rows(found: Sequence[tuple[str, Iterable[Resource]]]) -> list[Row]:
-    rows = [
+async def _run(query: Query, rows: Rows, start: int, size: int) -> tuple[list[Any], int]:
+    """Return the rows of a page, and how many there are in all. Raises KustoError."""
+    shown: list[dict[str, Value]] = []
+    total, began = 0, guard.monotonic()
+    turn = began
+    for row in query.run(_in_turns(rows)):
+        if row is not None:
+            if start <= total < start + size:
+                shown.append({name: row[name] for name in query.columns})
+            total += 1
+        if row is None or guard.monotonic() - turn > TURN:
+            await guard.pause(0)
+            turn = guard.monotonic()
+            if turn - began > MAX_SECONDS:
+                raise KustoError(f"it takes more than {MAX_SECONDS:g} s; choose fewer rows")
+    return shown, total
+
+
+def _in_turns(rows: Rows) -> Rows:
+    began = guard.monotonic()
+    for row in rows:
+        yield row
+        if guard.monotonic() - began > TURN:
+            yield None
+            began = guard.monotonic()
+
+
+def _resources(inventory: i.Inventory, subscriptions: Iterable[str], now: Time) -> Rows:
+    for subscription in subscriptions:
+        for resource in resources_at(inventory, {"subscription": subscription}):
+            yield _row(subscription, resource, now)
+
+
+def _row(subscription: str, resource: Resource, now: Time) -> Row:
+    def make(column: str) -> Value:
+        view = resource.view(now)
+        if column != "properties":
+            return view.get(column)
+        properties = view["properties"]
+        if instance := properties.pop("instanceView", None):  # Azure has it elsewhere
+            power = {"powerState": instance["statuses"][-1]} if resource.type == i.MACHINES else {}
+            properties["extended"] = {"instanceView": {**instance, **power}}
+        return properties
+
+    return Row(
         {
             "id": resource.id,
             "name": resource.name,
             "type": resource.type.lower(),  # Azure shows these in lower case
             "tenantId": TENANT,
+            "kind": "",
             "location": resource.location,
             "resourceGroup": resource.resource_group.lower(),
             "subscriptionId": subscription,
+            "managedBy": "",
+            "plan": None,
             "tags": resource.tags,
-        }
-        for subscription, resources in found
-        for resource in resources
-    ]
-    return sorted(rows, key=lambda row: str(row["id"]).lower())
-
-
-def _run(rows: list[Row], steps: Sequence[tuple[str, Any]]) -> list[Row]:
-    for operator, argument in steps:
-        if operator == "where":
-            rows = [row for row in rows if all(condition(row) for condition in argument)]
-        elif operator == "sample":
-            rows = random.sample(rows, min(argument, len(rows)))
-        else:
-            rows = rows[:argument]
-    return rows
-
-
-def _steps(text: str) -> list[tuple[str, Any]]:
-    """Return the operators of a query, each with its conditions or its number. Raises ArmError."""
-    if len(text) > MAX_QUERY:
-        raise _invalid(f"a query has at most {MAX_QUERY:,} characters")
-    tokens = [found[1] for found in _TOKENS.finditer(text)]
-    parts: list[list[str]] = [[]]
-    for token in tokens:
-        if token == "|":
-            parts.append([])
-        else:
-            parts[-1].append(token)
-    if [token.lower() for token in parts[0]] != ["resources"]:
-        raise _invalid("expected the table Resources first; there are no other tables")
-    if sum(token.lower() in ("where", "and") for token in tokens) > MAX_COMPARISONS:
-        raise _invalid(f"a query has at most {MAX_COMPARISONS} comparisons")
-    return [_step(part) for part in parts[1:]]
-
-
-def _step(tokens: list[str]) -> tuple[str, Any]:
-    match [token.lower() for token in tokens[:1]], tokens[1:]:
-        case ["where"], [*rest] if rest:
-            return "where", _conditions(rest)
-        case [operator], [number] if operator in _COUNTED and re.fullmatch("[0-9]{1,9}", number):
-            return operator, int(number)
-    raise _invalid(
-        f"'{_shown(tokens)}' is not supported; expected 'where' with comparisons that are joined"
-        f" with 'and', or one of {', '.join(_COUNTED)} with a number"
+            "identity": None,
+            "extendedLocation": None,
+        },
+        make,
     )
 
 
-def _conditions(tokens: list[str]) -> list[Condition]:
-    conditions, part = [], list[str]()
-    for token in [*tokens, "and"]:
-        if token.lower() == "and":
-            conditions.append(_condition(part))
-            part = []
-        else:
-            part.append(token)
-    return conditions
-
-
-def _condition(tokens: list[str]) -> Condition:
-    """Return one comparison: `name == 'text'`, or `tags.team in~ ('a', 'b')`. Raises ArmError."""
-    columns = {name.lower(): name for name in COLUMNS if name != "tags"}
-    match tokens:
-        case ["tags", ".", tag, *rest] | ["tags", "[", tag, "]", *rest]:
-            tag = _literal(tag) if _is_text(tag) else tag
-
-            def value(row: Row) -> str:
-                return str(row["tags"].get(tag, ""))
-
-        case [name, *rest] if name.lower() in columns:
-            column = columns[name.lower()]
-
-            def value(row: Row) -> str:
-                return str(row[column])
-
-        case _:
-            rest = []
-    match rest:
-        case [operator, text] if operator.lower() in _COMPARISONS and _is_text(text):
-            compare, wanted = _COMPARISONS[operator.lower()], _literal(text)
-            if not wanted and operator.lower() in _PARTS:
-                raise _invalid("an empty text would match every row")
-            return lambda row: compare(value(row), wanted)
-        case ["in", "(", *texts, ")"] if texts:
-            exact = _literals(texts)
-            return lambda row: value(row) in exact
-        case ["in", "~", "(", *texts, ")"] if texts:
-            folded = {text.lower() for text in _literals(texts)}
-            return lambda row: value(row).lower() in folded
-    raise _invalid(
-        f"'{_shown(tokens)}' is not supported; expected a comparison of {', '.join(COLUMNS[:-1])}"
-        f" or tags.NAME by {', '.join(_COMPARISONS)}, in or in~ with a text in quotes"
-    )
-
-
-def _literals(tokens: list[str]) -> set[str]:
-    texts, commas = tokens[::2], tokens[1::2]
-    if not all(map(_is_text, texts)) or commas != [","] * (len(texts) - 1):
-        raise _invalid(f"'{_shown(tokens)}' is not a list of texts in quotes")
-    return {_literal(text) for text in texts}
-
-
-def _is_text(token: str) -> bool:
-    return re.fullmatch(_TEXT, token) is not None
-
-
-def _literal(token: str) -> str:
-    return token[1:-1]
+def _type(column: str, rows: list[dict[str, Value]]) -> str:
+    """Return the type of a column, by its values."""
+    types = {type(row[column]) for row in rows} - {type(None)}
+    names = {str: "string", bool: "boolean", int: "integer", float: "number"}
+    return names.get(types.pop(), "object") if len(types) == 1 else "object" if types else "string"
 
 
 def _number(value: Any, otherwise: int) -> int:
@@ -206,14 +149,6 @@ def _number(value: Any, otherwise: int) -> int:
     if not re.fullmatch("[0-9]{1,9}", str(value)):
         raise _invalid(f"'{hidden(str(value)[:40])}' is not a number of rows; expected digits only")
     return int(value)
-
-
-def _type(column: str) -> str:
-    return "object" if column == "tags" else "string"
-
-
-def _shown(tokens: Sequence[str]) -> str:
-    return hidden(" ".join(tokens)[:200])
 
 
 def _invalid(problem: str) -> ArmError:

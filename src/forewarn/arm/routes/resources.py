@@ -5,19 +5,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import msgspec
 
 from forewarn.arm import inventory as i
+from forewarn.arm import views
 from forewarn.arm.errors import ArmError
 from forewarn.arm.options import EXPAND, FILTER, PAGED, expansions, predicate
 from forewarn.arm.paging import page, page_of_parts
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import RESOURCE_GROUP, SUBSCRIPTION, route
-from forewarn.core import Group, GroupKind
+from forewarn.core import Group, GroupKind, Time
+from forewarn.core.fleet import Host
 
 PROVIDER_EXPANSIONS = ("metadata", "resourceTypes/aliases")  # of which there are none
 RESOURCE_EXPANSIONS = ("createdTime", "changedTime", "provisioningState")
@@ -42,6 +45,7 @@ class Resource(msgspec.Struct, frozen=True):
     name: str
     type: str
     location: str
+    view: Callable[[Time], dict[str, Any]]  # all of it
     tags: Mapping[str, str] = {}
     part: tuple[str, ...] = ()  # of the list that it is in
 
@@ -109,8 +113,9 @@ async def list_tags(request: Request) -> Answer:
 
 
 def resources_at(inventory: i.Inventory, names: Mapping[str, str]) -> Iterator[Resource]:
-    """Return all resources of a subscription, which may be made into a list in a thread."""
-    groups, hosts = inventory.groups(names["subscription"]), _hosts(inventory, names)
+    """Yield all resources of a subscription, in an order that stays the same."""
+    groups = sorted(inventory.groups(names["subscription"]), key=lambda group: group.name)
+    hosts = _hosts(inventory, names)
     return chain(chain.from_iterable(map(_of_group, groups)), _scale_sets(groups), hosts)
 
 
@@ -144,33 +149,55 @@ def _of_group(group: Group) -> Iterator[Resource]:
     part, location = ("0", group.name), i.location_of(group)
     if group.kind is GroupKind.AVAILABILITY_SET:
         id = i.availability_set_id(group)
-        yield Resource(id, group.name, i.AVAILABILITY_SETS, location, {}, part)
+        yield Resource(
+            *(id, group.name, i.AVAILABILITY_SETS, location),
+            *(lambda _: views.availability_set(group), {}, part),
+        )
     for machine in group.machines:
         if machine.alive and not i.is_uniform(group):
             id = i.machine_id(group, machine)
-            yield Resource(id, machine.name, i.MACHINES, location, machine.tags, part)
+            yield Resource(
+                *(id, machine.name, i.MACHINES, location),
+                *(partial(views.virtual_machine, group, machine, expand=True), machine.tags, part),
+            )
 
 
 def _scale_sets(groups: Iterable[Group]) -> Iterator[Resource]:
     """Yield the scale sets, each once."""
-    found = {i.scale_set_id(group).lower(): group for group in groups if i.scale_set_of(group)}
-    for group in found.values():
-        id, name = i.scale_set_id(group), i.scale_set_of(group)
-        yield Resource(id, name, i.SCALE_SETS, i.location_of(group), {}, ("1",))
+    for scale_set in i.scale_sets(groups):
+        place = scale_set.place
+        yield Resource(
+            *(i.scale_set_id(place), scale_set.name, i.SCALE_SETS, i.location_of(place)),
+            *(partial(_scale_set, scale_set), {}, ("1",)),
+        )
+
+
+def _scale_set(scale_set: i.ScaleSet, _: Time) -> dict[str, Any]:
+    return views.scale_set(scale_set)
 
 
 def _hosts(inventory: i.Inventory, names: Mapping[str, str]) -> list[Resource]:
     """Return the hosts and their group, if they are at the place that a request names."""
     if not inventory.is_default(names["subscription"], names.get("resource_group")):
         return []
-    location, part = i.DEFAULT_LOCATION, ("1",)
+    location, part, hosts = i.DEFAULT_LOCATION, ("1",), inventory.hosts()
     return [
-        Resource(i.host_group_id(), i.HOST_GROUP, i.HOST_GROUPS, location, {}, part),
+        Resource(
+            *(i.host_group_id(), i.HOST_GROUP, i.HOST_GROUPS, location),
+            *(partial(views.host_group, hosts), {}, part),
+        ),
         *(
-            Resource(i.host_id(h.name), h.name, f"{i.HOST_GROUPS}/hosts", location, h.labels, part)
-            for h in inventory.hosts()
+            Resource(
+                *(i.host_id(h.name), h.name, f"{i.HOST_GROUPS}/hosts", location),
+                *(partial(_host, inventory, h), h.labels, part),
+            )
+            for h in hosts
         ),
     ]
+
+
+def _host(inventory: i.Inventory, host: Host, now: Time) -> dict[str, Any]:
+    return views.host(host, *inventory.on_host(host.name), now)
 
 
 def _view(resource: Resource, expanded: set[str]) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Queries in the Kusto Query Language, applied to rows. Knows no table."""

@@ -1,0 +1,298 @@
+"""The rows of a query: how values are compared, the functions, and the steps that rows go through.
+
+Rows are read one after the other, and only sorting keeps them. Among them there is None now and
+then, which every step passes on: it lets whoever runs the query do something else.
+
+What is missing is the value None, whose text is empty. If one of two values is a text, their texts
+are compared. There is no third truth value.
+"""
+
+from __future__ import annotations
+
+import heapq
+import operator
+import random
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, TypeAlias
+
+import msgspec
+
+MAX_KEPT = 100_000  # rows that are sorted, or groups of a summary
+MAX_TEXT = 100_000  # characters of a text that is made of something else
+RUN = 1_000  # rows that are sorted at once
+
+Value: TypeAlias = Any  # a text, a number, True, False, None, a list or an object
+Rows: TypeAlias = Iterator["Row | None"]
+Step: TypeAlias = Callable[[Rows], Rows]
+Expression: TypeAlias = Callable[["Row"], Value]
+Key: TypeAlias = tuple[Expression, bool, bool]  # whether it descends, and None comes first
+
+_encode = msgspec.json.Encoder().encode
+
+
+class KustoError(Exception):
+    """A query that cannot be answered. The text says where."""
+
+
+class Row(dict[str, Value]):
+    """The columns of a row, of which some are made whenever they are read."""
+
+    def __init__(
+        self, columns: Mapping[str, Value], make: Callable[[str], Value] | None = None
+    ) -> None:
+        super().__init__(columns)
+        self.make = make
+
+    def __missing__(self, column: str) -> Value:
+        if self.make is None:
+            raise KeyError(column)
+        return self.make(column)
+
+
+_END = Row({})  # of rows
+
+
+def as_text(value: Value) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    text = _encode(value).decode()  # also true, false and numbers
+    if len(text) > MAX_TEXT:
+        raise KustoError(f"a text has at most {MAX_TEXT:,} characters")
+    return text
+
+
+def _equal(one: Value, other: Value) -> bool:
+    if isinstance(one, str) or isinstance(other, str):
+        return as_text(one) == as_text(other)
+    return isinstance(one, bool) is isinstance(other, bool) and bool(one == other)
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _of_texts(test: Callable[[str, str], bool], *, cased: bool) -> Callable[[Value, Value], bool]:
+    if cased:
+        return lambda one, other: test(as_text(one), as_text(other))
+    return lambda one, other: test(as_text(one).lower(), as_text(other).lower())
+
+
+def _of_numbers(test: Callable[[Any, Any], bool]) -> Callable[[Value, Value], bool]:
+    return lambda one, other: _is_number(one) and _is_number(other) and test(one, other)
+
+
+def _has(text: str, term: str) -> bool:
+    """Is a term in a text, with neither letters nor digits beside it?"""
+    start = text.find(term)
+    while start >= 0:
+        end = start + len(term)
+        if not text[start - 1 : start].isalnum() and not text[end : end + 1].isalnum():
+            return True
+        start = text.find(term, start + 1)
+    return False
+
+
+TESTS: dict[str, Callable[[Value, Value], bool]] = {
+    "==": _equal,
+    "=~": _of_texts(str.__eq__, cased=False),
+    "<": _of_numbers(operator.lt),
+    ">": _of_numbers(operator.gt),
+    "<=": _of_numbers(operator.le),
+    ">=": _of_numbers(operator.ge),
+    **{
+        name + ("_cs" if cased else ""): _of_texts(test, cased=cased)
+        for name, test in {
+            "contains": str.__contains__,
+            "has": _has,
+            "startswith": str.startswith,
+            "endswith": str.endswith,
+        }.items()
+        for cased in (False, True)
+    },
+}
+LISTS = {"in": _equal, "in~": TESTS["=~"]}
+NEGATED = {"!=": "==", "!~": "=~", **{f"!{n}": n for n in (*TESTS, *LISTS) if n[0].isalpha()}}
+
+
+def comparison(
+    test: Callable[[Value, Value], bool],
+    value: Expression,
+    others: Sequence[Expression],
+    wanted: bool,
+) -> Expression:
+    """Does the test hold for a value and any of the others, or, unless that is wanted, for none?"""
+
+    def compare(row: Row) -> bool:
+        this = value(row)
+        if isinstance(this, list | dict):
+            this = as_text(this)
+        return any(test(this, other(row)) for other in others) is wanted
+
+    return compare
+
+
+def constant(value: Value) -> Expression:
+    return lambda _: value
+
+
+def column(name: str) -> Expression:
+    return lambda row: row[name]
+
+
+def path(value: Expression, keys: Sequence[str | float]) -> Expression:
+    def follow(row: Row) -> Value:
+        found = value(row)
+        for key in keys:
+            found = _at(found, key)
+        return found
+
+    return follow
+
+
+def _at(value: Value, key: Value) -> Value:
+    if isinstance(value, list | tuple) and isinstance(key, int):
+        return value[key] if -len(value) <= key < len(value) else None
+    return value.get(key) if isinstance(value, Mapping) else None
+
+
+def _split(text: Value, separator: Value, index: Value = None) -> Value:
+    parts = as_text(text).split(as_text(separator)) if as_text(separator) else [as_text(text)]
+    return parts if index is None else [_at(parts, index)]
+
+
+class Function(msgspec.Struct, frozen=True):
+    of: Callable[..., Value]
+    example: str
+    takes: range = range(1, 2)  # so many arguments
+    truth: bool = False  # is its result true or false?
+
+
+FUNCTIONS = {
+    "tostring": Function(as_text, "tostring(properties.EventId)"),
+    "tolower": Function(lambda value: as_text(value).lower(), "tolower(name)"),
+    "toupper": Function(lambda value: as_text(value).upper(), "toupper(name)"),
+    "split": Function(_split, "split(id, '/')", range(2, 4)),
+    "isempty": Function(lambda value: as_text(value) == "", "isempty(name)", truth=True),
+    "isnotempty": Function(lambda value: as_text(value) != "", "isnotempty(name)", truth=True),
+    "not": Function(lambda value: value is not True, "not(name == 'web')", truth=True),
+}
+
+
+def where(condition: Expression) -> Step:
+    return lambda rows: (row for row in rows if row is None or condition(row))
+
+
+def take(number: int) -> Step:
+    def step(rows: Rows) -> Rows:
+        left = number
+        while left:
+            row = next(rows, _END)
+            if row is _END:
+                return
+            left -= row is not None
+            yield row
+
+    return step
+
+
+def sample(number: int) -> Step:
+    def step(rows: Rows) -> Rows:
+        kept = yield from _keep(rows)
+        yield from random.sample(kept, min(number, len(kept)))
+
+    return step
+
+
+def count(rows: Rows) -> Rows:
+    number = 0
+    for row in rows:
+        if row is None:
+            yield None
+        else:
+            number += 1
+    yield Row({"Count": number})
+
+
+def extend(named: Mapping[str, Expression]) -> Step:
+    return lambda rows: (row and Row({**row, **_made(row, named)}, row.make) for row in rows)
+
+
+def project(named: Mapping[str, Expression]) -> Step:
+    return lambda rows: (row and Row(_made(row, named)) for row in rows)
+
+
+def _made(row: Row, named: Mapping[str, Expression]) -> dict[str, Value]:
+    return {name: value(row) for name, value in named.items()}
+
+
+def group(named: Mapping[str, Expression], counted: str = "") -> Step:
+    """Make one row of those that have the same values; `counted` is a column with their number."""
+
+    def step(rows: Rows) -> Rows:
+        groups: dict[tuple[Any, ...], list[Any]] = {}
+        if not named:
+            groups[()] = [{}, 0]
+        for row in rows:
+            if row is None:
+                yield None
+                continue
+            values = _made(row, named)
+            key = tuple((type(value), as_text(value)) for value in values.values())
+            groups.setdefault(key, [values, 0])[1] += 1
+            _check_kept(len(groups))
+        for values, number in groups.values():
+            yield Row({**values, **({counted: number} if counted else {})})
+
+    return step
+
+
+def sort(keys: Sequence[Key], number: int | None = None) -> Step:
+    """Sort rows, and take the first of them if there is a number."""
+
+    def step(rows: Rows) -> Rows:
+        kept = yield from _keep(rows)
+        for value, descends, nulls_first in reversed(keys):
+            runs = []
+            for start in range(0, len(kept), RUN):
+                run = kept[start : start + RUN]
+                ranked = [(_rank(value(row), nulls_first is not descends), row) for row in run]
+                runs.append(sorted(ranked, key=itemgetter(0), reverse=descends))
+                yield None
+            kept = []
+            for _, row in heapq.merge(*runs, key=itemgetter(0), reverse=descends):
+                kept.append(row)
+                if len(kept) % RUN == 0:
+                    yield None
+        yield from kept[:number]
+
+    return step
+
+
+def _rank(value: Value, nulls_low: bool) -> tuple[int, Any]:
+    """Return by what a value is sorted: false, true, numbers, texts, and then all others."""
+    if value is None:
+        return (0 if nulls_low else 5), 0
+    if isinstance(value, bool):
+        return 1, value
+    if _is_number(value):
+        return 2, value
+    return (3, value) if isinstance(value, str) else (4, as_text(value))
+
+
+def _keep(rows: Rows) -> Generator[None, None, list[Row]]:
+    kept = []
+    for row in rows:
+        if row is None:
+            yield None
+        else:
+            kept.append(row)
+            _check_kept(len(kept))
+    return kept
+
+
+def _check_kept(number: int) -> None:
+    if number > MAX_KEPT:
+        raise KustoError(f"a query sorts or summarizes at most {MAX_KEPT:,} rows; choose by where")
