@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, expect
+from typer.testing import CliRunner
 
+from forewarn.cli.app import app
 from forewarn.core.access import Role
 from forewarn.testing import Service
 from helpers.browser import portal
@@ -64,6 +66,28 @@ def test_what_starts_next_is_on_the_front_page_however_much_is_announced(
         page.get_by_label("Label").fill("no=such")
         page.get_by_label("Label").press("Enter")
         expect(page.get_by_text("No event matches.")).to_be_visible()
+
+
+def test_the_front_page_says_that_everything_works_only_if_the_command_does(
+    browser: Browser, service: Service
+) -> None:
+    def command() -> int:
+        words = ["status", "--url", service.control_url]
+        return CliRunner().invoke(app, words).exit_code
+
+    api = Api(service.control_url)
+    with portal(browser, service) as page:
+        expect(page.get_by_text("Everything works.")).to_be_visible()
+        assert command() == 0
+        assert api.post("/v1/hosts/host-b/fail", {"note": "no power"}).status == 200
+        problems = page.locator(".unwell li")
+        expect(problems).to_contain_text(["host host-b has failed: no power"])
+        expect(page.get_by_text("Everything works.")).to_be_hidden()
+        assert command() == 1
+        assert api.post("/v1/halts", {"note": "smoke"}).status == 200
+        expect(problems.first).to_contain_text("halted: the whole fleet")
+        problems.last.get_by_role("link").click()
+        expect(page.get_by_role("heading", name="Host host-b")).to_be_visible()
 
 
 def test_only_what_starts_together_is_shown_as_one_maintenance(browser: Browser) -> None:

@@ -927,6 +927,7 @@ declare namespace api {
     nodes: number;
     groups: number;
     machines: number;
+    hosts: number;
     events: number;
     started: number;
     coverage: Coverage;
@@ -934,6 +935,17 @@ declare namespace api {
     unknown_callers: number;
     certificate_expires: string | null;
     token_expires: string | null;
+    problems: Array<StatusProblem>;
+    problems_total: number;
+  }
+
+  interface StatusProblem {
+    kind: "part" | "warning" | "held" | "overdue" | "rollout" | "not-back" | "halt" | "certificate" | "token" | "notification" | "host";
+    subject: string;
+    message: string;
+    since: string | null;
+    expires: string | null;
+    advice: string;
   }
 
   interface Step {

@@ -40,6 +40,12 @@ class Resource {
     this.#abort?.abort();
   }
 
+  // Read it again although nothing has changed: some of what it says depends on the time.
+  again() {
+    this.#stale = true;
+    this.#schedule();
+  }
+
   /** @param {portal.Change | null} change */
   #note(change) {
     if (change?.progress && !this.path.includes(change.progress.event)) return;
@@ -87,20 +93,23 @@ class Resource {
 /** @type {Map<string, Resource<any>>} */
 const resources = new Map(); // by path: those that are shown
 
-// The current answer to a GET request: { data, error }.
+// The current answer to a GET request: { data, error }. `every`: milliseconds after which it is read again anyway.
 /**
  * @template {string} Path
  * @param {Path} path
+ * @param {number} [every]
  * @returns {portal.Read<portal.Answered<"GET", Path>>}
  */
-export function useResource(path) {
+export function useResource(path, every) {
   const [state, setState] = useState(/** @type {portal.Read<any>} */ ({}));
   useEffect(() => {
     const resource = resources.get(path) ?? new Resource(path);
     resources.set(path, resource);
     resource.watchers.add(setState);
     setState(resource.state);
+    const timer = every ? setInterval(() => resource.again(), every) : undefined;
     return () => {
+      clearInterval(timer);
       resource.watchers.delete(setState);
       if (resource.watchers.size) return;
       resources.delete(path);

@@ -78,7 +78,7 @@ def test_events_and_rollouts_wait_and_explain_the_halt_until_it_is_released(
         assert f"releasing halt {halt['id']}" in explained
     status = run(service, "status")
     assert status.exit_code == 1
-    assert re.search("halted: .*whole fleet, .*operator since", status.output)
+    assert re.search(r"halted: .*whole fleet, .*operator.*cannot start \(since", status.output)
     assert "forewarn_halts 1.0" in ask(service, "GET", "/metrics").raw.decode()
     history = printed(service, "history", "--what", "halt-placed")
     assert "whole fleet: packet loss" in history

@@ -14,7 +14,7 @@ from forewarn.cli.app import app
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.schema.core import MaintainRequest
 from forewarn.control.schema.rollouts import RolloutRequest
-from forewarn.core.access import Role
+from forewarn.core.access import Limit, Role
 from forewarn.core.refusal import Refused
 from forewarn.core.time import DAY, MINUTE, SECOND
 from forewarn.drivers.port import Again, Driver, NotYet, Observed, Ok, Performed, Task
@@ -28,6 +28,7 @@ from forewarn.support.instants import to_datetime
 from forewarn.testing import SAMPLE, Service
 from helpers.certificates import Authority
 from helpers.polls import metrics
+from helpers.token_api import Api
 
 NOBODY = "http://127.0.0.1:9/"  # a gate that does not answer
 
@@ -87,6 +88,30 @@ def test_an_event_of_unknown_duration_is_given_half_an_hour() -> None:
         assert value(service, "forewarn_started_overdue_seconds") == 0
         service.clock.advance("10s")
         assert value(service, "forewarn_started_overdue_seconds") == 10
+
+
+def test_a_tenant_sees_only_problems_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Service(SAMPLE, sockets=True, driver=Slow()) as service:
+        node, client = service._session.node, ControlClient(service.control_url)
+        for machine in ("web_0", "sql-0"):
+            service.get(machine)
+            event = service.schedule("Reboot", machine, duration=60)
+            service.approve(machine, event)
+        service.clock.advance("1h")
+        client.fail_host("host-a", {"note": "no power"})
+        everything = {problem.kind for problem in client.status().problems}
+        assert everything >= {"overdue", "host"}
+        limit = Limit(groups=("web",))
+        wanted = NewToken(name="tom", role=Role.TENANT, limit=limit, lasts=40 * DAY)
+        admin = NewToken(name="alice", role=Role.ADMIN, lasts=5 * DAY)
+        _, tom = (service._session.run(node.tokens.create(new, "test")) for new in (admin, wanted))
+        assert not isinstance(tom, Refused)
+        monkeypatch.setenv("FOREWARN_TOKEN", tom.secret.text)
+        found = Api(service.control_url, tom.secret.text).get("/v1/status").json()
+        assert {problem["kind"] for problem in found["problems"]} == {"overdue"}
+        assert all("web" in problem["message"] for problem in found["problems"])
+        assert (found["problems_total"], found["hosts"]) == (len(found["problems"]), 0)
+        assert status(service).exit_code == 1
 
 
 def test_a_rollout_that_has_paused_itself_needs_attention() -> None:

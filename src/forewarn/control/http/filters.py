@@ -168,7 +168,7 @@ async def events(
 ) -> AsyncIterator[Event]:
     """Yield active events in the order they were raised, then the others, the latest first."""
     if after is None or not after[0]:
-        async for event in _matching(_active_after(platform.active(), after), criteria):
+        async for event in matching(_active_after(platform.active(), after), criteria):
             yield event
     if criteria.over:
         async for event in _past(platform, criteria.group, after if after and after[0] else None):
@@ -183,11 +183,11 @@ async def events_by_start(
 ) -> AsyncIterator[Event]:
     """Yield active events in the order in which they may start."""
     starts = platform.active_by_start(criteria.start, criteria.end, after)
-    async for event in _matching(starts, criteria):
+    async for event in matching(starts, criteria):
         yield event
 
 
-async def _matching(events: Iterable[Event], criteria: EventFilter) -> AsyncIterator[Event]:
+async def matching(events: Iterable[Event], criteria: EventFilter) -> AsyncIterator[Event]:
     """Yield the events that match, and let others go on meanwhile if there are many."""
     for number, event in enumerate(events, 1):
         if criteria(event):

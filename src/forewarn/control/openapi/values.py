@@ -36,6 +36,7 @@ from forewarn.service.rollouts import rollouts
 from forewarn.service.rollouts.request import (
     PauseAfter,
 )
+from forewarn.service.telemetry.attention import ProblemKind
 
 
 def values(enumeration: Iterable[enum.Enum]) -> list[Any]:
@@ -63,6 +64,7 @@ VALUES: Mapping[str, Any] = {
     "Conflicts": values(Conflicts),
     "PauseAfter": values(PauseAfter),
     "WorkBy": values(WorkBy),
+    "ProblemKind": values(ProblemKind),
     "HoldKind": values(HoldKind),
     "WaitKind": values(WaitKind),
     "FaultKind": values(kinds.FaultKind),

@@ -29,7 +29,6 @@ GET_NOTIFICATIONS = Operation(
     list[NotifyState],
     respects_limits=True,
     command="notify list",
-    used_by=("status",),
     help=(
         "List the notifications of the settings: where they are sent, the last delivery and error."
     ),

@@ -25,7 +25,6 @@ LIST_HALTS = Operation(
     paged=True,
     links=links_to("0/id", "getHalt", "releaseHalt"),
     command="halt list",
-    used_by=("status",),
     help="List active halts.",
 )
 

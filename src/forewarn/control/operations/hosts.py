@@ -13,7 +13,6 @@ LIST_HOSTS = Operation(
     paged=True,
     links=links_to("0/name", "getHost", "explainHost", "maintainHost", "degradeHost", "repairHost"),
     command="host list",
-    used_by=("status",),
 )
 
 GET_HOST = Operation(

@@ -47,7 +47,7 @@ GET_READINESS = Operation(
     s.HealthReport,
     public=True,
     also=(503,),
-    used_by=("control list", "rollout explain", "status"),
+    used_by=("control list", "rollout explain"),
 )
 
 GET_LEADERSHIP = Operation(

@@ -6,41 +6,51 @@ that of OpenMetrics if the Accept header asks for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from litestar import Request, Response
 
 from forewarn import __version__
-from forewarn.control.http.context import Call, context
+from forewarn.control.http import filters
+from forewarn.control.http.access import authorization
+from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import RefusedError
+from forewarn.control.http.filters import EventFilter
 from forewarn.control.http.operation import route
 from forewarn.control.http.parameters import Name
 from forewarn.control.operations import service as operations
 from forewarn.control.routes.clock import clock_of
 from forewarn.control.schema import core as s
+from forewarn.control.schema.notify import NotifyState
 from forewarn.control.views import core
 from forewarn.core import Status
+from forewarn.core.fleet import Host
 from forewarn.core.refusal import conflict, unknown_name
+from forewarn.service.telemetry import attention
+from forewarn.service.telemetry.attention import Problem
 from forewarn.service.telemetry.exposition import exposition
 from forewarn.service.telemetry.health import with_ok
 from forewarn.store.port import ControlNode
 from forewarn.support import guard
-from forewarn.support.instants import to_datetime
+from forewarn.support.instants import from_datetime, to_datetime
 from forewarn.support.logs import logger
 
 CONTENT_TYPE = "text/plain; version=0.0.4"  # the charset is added when it is sent
+
+MAX_PROBLEMS = 100  # in one response
 
 log = logger("forewarn")
 
 
 @route(operations.GET_STATUS)
-def get_status(call: Call) -> s.Status:
-    """The numbers of groups, machines and events count only what the token may see."""
+async def get_status(call: Call) -> s.Status:
+    """Numbers and problems are only of what the token may see. Up to 100 problems are listed, those
+    of the service first."""
     groups = [group for group in context().platform.machine_index.groups() if call.sees(group.name)]
-    events = [event for event in context().platform.active() if call.sees(event.group)]
     now, poll_index = context().platform.writer.now().at, context().platform.poll_index
-    certificate, token = context().certificate_expiry(), context().tokens.next_expiry
+    certificate = context().certificate_expiry()
+    token = None if call.limited else context().tokens.next_expiry
     if call.limited:
         machines = [machine for group in groups for machine in group.machines]
         coverage = context().platform.coverage(machines)
@@ -48,6 +58,16 @@ def get_status(call: Call) -> s.Status:
     else:
         counts = context().metrics.fleet_counts
         coverage, not_back = counts.coverage(now), counts.not_back
+    hosts = [h for h in context().hosts.hosts() if authorization.host_visible(call, h.name)]
+    events = started = 0
+    of_events: list[Problem] = []
+    every = EventFilter(sees=call.sees)
+    async for event in filters.matching(context().platform.active(), every):
+        events += 1
+        started += event.status is Status.STARTED
+        if problem := attention.of_event(event, now):
+            of_events.append(problem)
+    problems = await _problems(call, of_events, not_back, hosts)
     return s.Status(
         version=__version__,
         control_node=this_node(),
@@ -55,17 +75,52 @@ def get_status(call: Call) -> s.Status:
         metadata=next(iter(context().metadata_urls()), ""),
         metadata_urls=context().metadata_urls(),
         arm=context().arm_url(),
-        nodes=0 if call.limited else sum(host.node for host in context().hosts.hosts()),
+        nodes=0 if call.limited else sum(host.node for host in hosts),
         groups=len(groups),
         machines=sum(len(group.machines) for group in groups),
-        events=len(events),
-        started=sum(event.status is Status.STARTED for event in events),
+        hosts=len(hosts),
+        events=events,
+        started=started,
         coverage=core.coverage(coverage),
         not_back=not_back,
         unknown_callers=0 if call.limited else poll_index.unknown_callers.recent(now),
         certificate_expires=None if certificate is None else to_datetime(certificate),
-        token_expires=None if token is None or call.limited else to_datetime(token),
+        token_expires=None if token is None else to_datetime(token),
+        problems=[core.status_problem(problem) for problem in problems[:MAX_PROBLEMS]],
+        problems_total=len(problems),
     )
+
+
+async def _problems(
+    call: CallContext, of_events: Iterable[Problem], not_back: int, hosts: Iterable[Host]
+) -> list[Problem]:
+    """Return what somebody should look at, of what the caller may see. What only operators can do
+    something about is not shown to a token that is limited to groups."""
+    here, now = context(), context().platform.writer.now()
+    rollouts, group_of = here.store.registry.rollouts, here.platform.machine_index.group_of
+    lost = [since for machines in now.not_back.values() for since in machines.items()]
+    since = min((at for name, at in lost if call.sees(group_of(name) or "")), default=None)
+    of_rollouts = attention.of_rollouts(rollouts.values())
+    notifications = here.notifications()
+    problems = [
+        *attention.of_parts(here.health.ready()),
+        *attention.of_warnings({} if call.limited else here.health.warnings()),
+        *of_events,
+        *(p for p in of_rollouts if authorization.rollout_visible(call, rollouts[p.subject])),
+        *attention.of_machines(not_back, since),
+        *attention.of_halts(await here.halts.list(call.sees if call.limited else None)),
+    ]
+    if not call.limited:
+        problems += attention.of_certificate(here.certificate_expiry(), guard.wall_us())
+        problems += attention.of_token(here.tokens.next_expiry, now.at)
+        states = [] if notifications is None else notifications.states()
+        problems += [_of_notification(state) for state in states if state.state != "ok"]
+    return [*problems, *attention.of_hosts(hosts)]
+
+
+def _of_notification(state: NotifyState) -> Problem:
+    since = None if state.waiting_since is None else from_datetime(state.waiting_since)
+    return attention.of_notification(state.name, state.last_error, since)
 
 
 def this_node() -> s.ThisNode:

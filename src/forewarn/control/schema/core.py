@@ -788,8 +788,27 @@ class ControlNode(msgspec.Struct, kw_only=True):
     seen: Annotated[w.Moment, doc("When it has last reported.")]
 
 
+class StatusProblem(msgspec.Struct, kw_only=True):
+    """Something that somebody should look at."""
+
+    kind: Annotated[w.ProblemKind, doc("What it is about.")]
+    subject: Annotated[
+        str,
+        doc(
+            "Id or name of what has it: a part of the service, an event, a rollout, a halt, a"
+            " notification, a host; empty: several machines, or what has no name."
+        ),
+    ] = ""
+    message: Annotated[str, doc("What is wrong, for people; without times.")]
+    since: Annotated[w.Moment | None, doc("Since when; null: not known.")] = None
+    expires: Annotated[
+        w.Moment | None, doc("When something expires that still works; null: nothing does.")
+    ] = None
+    advice: Annotated[str, doc("What to do; empty if the message says it.")] = ""
+
+
 class Status(msgspec.Struct, kw_only=True):
-    """The version, size and clock of the service."""
+    """The version, size, clock and problems of the service."""
 
     version: Annotated[str, doc("Version of the service.")]
     control_node: Annotated[ThisNode | None, doc("The control node that answers.")] = None
@@ -802,6 +821,7 @@ class Status(msgspec.Struct, kw_only=True):
     ] = 0
     groups: Annotated[int, doc("Number of groups.")]
     machines: Annotated[int, doc("Number of machines.")]
+    hosts: Annotated[int, doc("Number of hosts.")] = 0
     events: Annotated[int, doc("Number of active events.")]
     started: Annotated[int, doc("How many of them have started.")] = 0
     coverage: Annotated[Coverage, doc("How many machines poll and answer events.")] = msgspec.field(
@@ -825,6 +845,10 @@ class Status(msgspec.Struct, kw_only=True):
         w.Moment | None,
         doc("When the next token that was valid for 30 days or more expires; null: none does."),
     ] = None
+    problems: Annotated[
+        list[StatusProblem], doc("What somebody should look at, up to 100; empty: nothing.")
+    ] = []
+    problems_total: Annotated[int, doc("How many problems there are.")] = 0
 
 
 class UnknownCaller(msgspec.Struct, kw_only=True):

@@ -56,6 +56,7 @@ StepState: TypeAlias = Annotated[str, documented(enum="StepState")]
 StepAction: TypeAlias = Annotated[str, documented(enum="StepAction")]
 CoverageName: TypeAlias = Annotated[str, documented(enum="Coverage")]
 AdviceName: TypeAlias = Annotated[str, documented(enum="AdviceKind")]
+ProblemKind: TypeAlias = Annotated[str, documented(enum="ProblemKind")]
 HoldKind: TypeAlias = Annotated[str, documented(enum="HoldKind")]
 WaitKind: TypeAlias = Annotated[str, documented(enum="WaitKind")]
 TICKET = "The operators' reference for it, such as a change request. Guests do not see it."

@@ -19,6 +19,7 @@ from forewarn.service.indexes.unknown_callers import UnknownCaller
 from forewarn.service.platform import platform as p
 from forewarn.service.platform.explain import EventExplanation
 from forewarn.service.platform.hosts import HostNode, HostReport
+from forewarn.service.telemetry.attention import Problem
 from forewarn.store.port import Contents, ControlNode
 from forewarn.support.instants import to_datetime
 
@@ -115,6 +116,17 @@ def control_node(node: ControlNode) -> s.ControlNode:
         lag=node.lag,
         started=to_datetime(node.started),
         seen=to_datetime(node.seen),
+    )
+
+
+def status_problem(problem: Problem) -> s.StatusProblem:
+    return s.StatusProblem(
+        kind=problem.kind.value,
+        subject=problem.subject,
+        message=problem.message,
+        since=None if problem.since is None else to_datetime(problem.since),
+        expires=None if problem.expires is None else to_datetime(problem.expires),
+        advice=problem.advice,
     )
 
 

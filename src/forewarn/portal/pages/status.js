@@ -14,6 +14,8 @@ import { RolloutState } from "./rollouts.js";
 
 const MOST = 10; // rows of a table of events
 const READ = 100; // events that are read for them: a maintenance has several
+const PROBLEMS = 10; // that are listed
+const AGAIN = 30_000; // milliseconds until problems are read again, for those that only time brings
 const ROLLOUTS = 5;
 const DECIDED = 5; // rows
 const RECORDS = 50; // that are read for them
@@ -23,14 +25,42 @@ const DECISIONS = [
   ...["rollout-started", "rollout-paused", "rollout-resumed", "rollout-aborted", "rollout-ended"],
 ].join(",");
 
-const Health = () => {
-  const ready = useResource("/readyz");
-  const report = ready.data ?? ready.error?.body;
-  if (!report?.parts) return null;
-  const wrong = [...Object.entries(report.parts).filter(([, said]) => said !== "ok"), ...Object.entries(report.warnings ?? {})];
-  if (!wrong.length) return html`<span class="well">Everything works.</span>`;
-  return html`<ul class="unwell">${wrong.map(([part, said]) => html`<li><strong>${part}</strong> ${said}</li>`)}</ul>`;
+// Where each kind of problem is shown: by a page, or by an answer of the API that has none.
+/** @type {Record<string, (subject: string) => string>} */
+const PLACES = {
+  held: (id) => address("events", id),
+  overdue: (id) => address("events", id),
+  rollout: (id) => address("rollouts", id),
+  "not-back": () => "/machines?not_back=true",
+  halt: () => "/history?what=halt-placed",
+  host: (name) => address("hosts", name),
 };
+/** @type {Record<string, string>} */
+const REPORTS = { part: "/readyz", warning: "/readyz", notification: "/v1/notify", certificate: "/v1/status", token: "/v1/status" };
+
+/** @param {{ of: api.StatusProblem }} props */
+const Problem = ({ of }) => html`
+  <li>
+    ${Object.hasOwn(PLACES, of.kind) ? html`<${Link} to=${PLACES[of.kind](of.subject)}>${of.message}<//>` : html`<a href=${REPORTS[of.kind]}>${of.message}</a>`}
+    ${of.since && html` since ${at(of.since)}, <${When} instant=${of.since} />`}
+    ${of.expires && html` at ${at(of.expires)}, <${When} instant=${of.expires} />`}
+    ${of.advice && html` <span class="quiet">${of.advice}</span>`}
+  </li>
+`;
+
+// What forewarn status says, and exits with 1 because of.
+/** @param {{ status: portal.Read<api.Status> }} props */
+function Problems({ status }) {
+  if (!status.data || status.error) return null;
+  const { problems, problems_total: total } = status.data;
+  if (!problems.length) return html`<span class="well">Everything works.</span>`;
+  return html`
+    <ul class="unwell">
+      ${problems.slice(0, PROBLEMS).map((of) => html`<${Problem} key=${of.kind + of.subject} of=${of} />`)}
+      ${total > PROBLEMS && html`<li>and ${total - PROBLEMS} more: <code>forewarn status --json</code></li>`}
+    </ul>
+  `;
+}
 
 // The first few. `count`: of all events of this kind.
 /** @param {{ events: portal.Read<api.Event[]>, caption: string, count: number, all: string }} props */
@@ -109,11 +139,11 @@ function Decisions() {
 }
 
 export function Status() {
-  const status = useResource("/v1/status");
+  const status = useResource("/v1/status", AGAIN);
   const started = useResource(withQuery("/v1/events", { status: "Started", limit: READ }));
   const next = useResource(withQuery("/v1/events", { status: "Scheduled", order: "not_before", limit: READ }));
   return html`
-    <${Page} title="Status" aside=${html`<${Health} />`}>
+    <${Page} title="Status" aside=${html`<${Problems} status=${status} />`}>
       ${loaded(started, (list) => list.length > 0 && html`<${Events} events=${started} caption="Under way" count=${status.data?.started ?? list.length} all="/events?status=Started" />`)}
       ${loaded(next, (list) => list.length > 0
         ? html`<${Events} events=${next} caption="Starts next" count=${status.data ? status.data.events - status.data.started : list.length} all="/events?status=Scheduled&order=not_before" />`

@@ -50,8 +50,8 @@ def test_warnings_make_status_fail() -> None:
         service.host("rack-1").degrade(note="fan 3")
         shown = status(service)
         assert shown.exit_code == 1
-        problem = "host rack-1: degraded since 2027-01-15 08:00:00Z (fan 3)"
-        assert shown.output.endswith(f"Needs attention\n  {problem}\n")
+        problem = "host rack-1 is degraded: fan 3 (since 2027-01-15 08:00:00Z)"
+        assert f"Needs attention\n  {problem}; see 'forewarn host" in shown.output
 
 
 def test_a_thousand_events_fit_on_one_screen() -> None:

@@ -205,8 +205,9 @@ def host_visible(call: CallContext, name: str) -> bool:
     names of those that their machines are on."""
     if not call.limited:
         return True
-    visible = any(map(call.sees, groups_on_host(call, name)))
-    return visible and call.caller.role is not Role.TENANT
+    if call.caller.role is Role.TENANT:
+        return False
+    return any(map(call.sees, groups_on_host(call, name)))
 
 
 def visible_on_host(call: CallContext, name: str) -> tuple[list[Machine], list[Event]]:
