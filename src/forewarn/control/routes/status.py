@@ -102,13 +102,14 @@ async def _problems(
     since = min((at for name, at in lost if call.sees(group_of(name) or "")), default=None)
     of_rollouts = attention.of_rollouts(rollouts.values())
     notifications = here.notifications()
+    halts = await here.halts.list(call.sees if call.limited else None)
     problems = [
         *attention.of_parts(here.health.ready()),
         *attention.of_warnings({} if call.limited else here.health.warnings()),
         *of_events,
         *(p for p in of_rollouts if authorization.rollout_visible(call, rollouts[p.subject])),
         *attention.of_machines(not_back, since),
-        *attention.of_halts(await here.halts.list(call.sees if call.limited else None)),
+        *(attention.of_halt(report.halt, report.events) for report in halts),
     ]
     if not call.limited:
         problems += attention.of_certificate(here.certificate_expiry(), guard.wall_us())

@@ -10,9 +10,9 @@ import msgspec
 
 from forewarn.core import Event, Time
 from forewarn.core.fleet import Health, Host
+from forewarn.core.halts import Halt
 from forewarn.core.rollouts.model import BY_ITSELF, Rollout
 from forewarn.core.time import DAY, MINUTE
-from forewarn.service.platform.halts import HaltReport
 from forewarn.support.text import counted, listing
 
 TOO_LONG = 10 * MINUTE  # after the expected end of an event
@@ -108,18 +108,17 @@ def of_machines(not_back: int, since: Time | None) -> Iterator[Problem]:
         )
 
 
-def of_halts(halts: Iterable[HaltReport]) -> Iterator[Problem]:
-    for report in halts:
-        halt = report.halt
-        note = f": {halt.note}" if halt.note else ""
-        yield Problem(
-            kind=ProblemKind.HALT,
-            subject=halt.id,
-            message=f"halted: {halt.scope}, by {halt.by}{note};"
-            f" {counted(report.events, 'scheduled event')} cannot start",
-            since=halt.at,
-            advice=f"to release it, run 'forewarn halt release {halt.id[:8]}'",
-        )
+def of_halt(halt: Halt, events: int) -> Problem:
+    """Return a halt as a problem. `events`: how many cannot start because of it."""
+    note = f": {halt.note}" if halt.note else ""
+    return Problem(
+        kind=ProblemKind.HALT,
+        subject=halt.id,
+        message=f"halted: {halt.scope}, by {halt.by}{note};"
+        f" {counted(events, 'scheduled event')} cannot start",
+        since=halt.at,
+        advice=f"to release it, run 'forewarn halt release {halt.id[:8]}'",
+    )
 
 
 def of_certificate(expires: Time | None, wall: Time) -> Iterator[Problem]:
