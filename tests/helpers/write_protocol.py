@@ -1,5 +1,6 @@
-"""Write down what the messages between control and nodes look like in this version, as
-docs/contribute/releasing.md describes: `PYTHONPATH=tests python -m helpers.write_protocol`.
+"""Write down what the messages between control, nodes and driver processes look like in this
+version, as docs/contribute/releasing.md describes:
+`PYTHONPATH=tests python -m helpers.write_protocol`.
 
 Each message is there twice, with every field and with those alone that it must have, as it is sent:
 msgpack, in hexadecimal digits.
@@ -16,11 +17,17 @@ import msgspec
 from msgspec import inspect
 
 from forewarn import __version__
+from forewarn.drivers.hosts.messages import FromDriver, ToDriver
 from forewarn.metadata.publishing.messages import ToControl, ToNode
 from helpers.paths import TESTS
 
 PROTOCOLS = TESTS / "unit" / "metadata" / "publishing" / "protocols"
-DIRECTIONS: dict[str, Any] = {"control": ToControl, "node": ToNode}
+DIRECTIONS: dict[str, Any] = {
+    "control": ToControl,
+    "node": ToNode,
+    "control of drivers": FromDriver,
+    "driver": ToDriver,
+}
 GUID = "0A1B2C3D-4E5F-4061-8788-99AABBCCDDEE"
 
 
@@ -39,7 +46,7 @@ def sample(type: inspect.Type, *, whole: bool) -> object:
         case inspect.TupleType():
             return [sample(item, whole=whole) for item in type.item_types]
         case inspect.VarTupleType() | inspect.ListType() | inspect.SetType():
-            return [sample(type.item_type, whole=whole)] if whole else []
+            return [sample(type.item_type, whole=whole)] if whole or type.min_length else []
         case inspect.FrozenSetType():
             return [sample(type.item_type, whole=whole)] if whole else []
         case inspect.DictType():

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "forewarn.drivers"
-SIMULATED, COMMAND = "simulated", "command"
+SIMULATED, COMMAND, HOSTS = "simulated", "command", "hosts"
 BUILT_IN = {  # imported when selected
     SIMULATED: "forewarn.drivers.simulated:DRIVER",
     COMMAND: "forewarn.drivers.command.driver:DRIVER",
+    HOSTS: "forewarn.drivers.hosts.driver:DRIVER",
 }
 NAME = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)  # as a key of the settings and in variables
 

@@ -10,13 +10,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from forewarn.core import Machine, Time
+from forewarn.core import Group, Machine, Time
+from forewarn.core.registry import HostPut, HostRemoved
+from forewarn.drivers.hosts.connections import DriverConnections
+from forewarn.drivers.hosts.driver import HostsDriver
 from forewarn.drivers.port import Driver
 from forewarn.metadata.endpoint.app import MetadataApp
 from forewarn.metadata.endpoint.callers import Callers, Identity
@@ -109,7 +112,7 @@ from forewarn.service.upkeep.resume import resume
 from forewarn.service.upkeep.saver import Saver
 from forewarn.store import Store
 from forewarn.store.engines import engine_name
-from forewarn.store.port import Leadership, StoreFailed
+from forewarn.store.port import Commit, Leadership, StoreFailed
 from forewarn.support import extras, guard
 from forewarn.support.logs import logger
 from forewarn.verdict.observer import Observer
@@ -281,7 +284,7 @@ class Node(Component):
             store, background, self.clock, self.ledger, self.host_index, self.poll_index.seen
         )
         open_attempts = OpenAttempts(self.scheduler, self.ledger, self.feed.report)
-        driver = self.driver = self._driver or make_driver(config, store, open_attempts.report)
+        driver = self.driver = self._driver or make_driver(config, store, open_attempts)
         self._stack.push_async_callback(driver.aclose)
         tasks = self._tasks = guard.Tasks(_log_failed_task)
         self._stack.push_async_callback(tasks.end)
@@ -458,13 +461,31 @@ class Node(Component):
         nodes.strays.record = self.config.record_moves
         await nodes.begin()
         self._stack.callback(nodes.close)
-        for listener in open_node_listeners(self.config, self.node_certificates, nodes):
+        drivers = self._driver_connections(tasks)
+        for listener in open_node_listeners(self.config, self.node_certificates, nodes, drivers):
             self._stack.callback(listener.close)
             listener.accept(tasks)
             self.nodes_address = self.nodes_address or listener.address
         if self.nodes_address is not None:
             self.enrollments.listens_at(str(self.nodes_address))
         tasks.start(nodes.watch(), "nodes")
+
+    def _driver_connections(self, tasks: guard.Tasks) -> DriverConnections | None:
+        """Return what serves driver processes, if there may be any."""
+        if not isinstance(self.driver, HostsDriver):
+            return None
+        connections = self.driver.connections
+        connections.problem = self.enrollments.driver_problem
+
+        def on_commit(commit: Commit, _: Mapping[str, Group]) -> None:
+            for put in commit.puts:
+                if isinstance(put, HostPut | HostRemoved):
+                    connections.look_at(put.name if isinstance(put, HostRemoved) else put.host.name)
+
+        self.store.on_commit(on_commit)
+        self._stack.callback(connections.close)
+        tasks.start(connections.watch(), "driver processes")
+        return connections
 
     async def _listen(self, tasks: guard.Tasks) -> None:
         # The operators' sockets first: if one cannot be used, no guest is answered at all.

@@ -28,6 +28,7 @@ from forewarn.node.listening.sockets import (
     open_socket,
 )
 from forewarn.service.engine.catch_up import CatchUp
+from forewarn.service.engine.open_attempts import OpenAttempts
 from forewarn.service.engine.scheduler import Scheduler
 from forewarn.service.faults.registry import Faults
 from forewarn.service.fleet.apply import FleetApply
@@ -68,11 +69,9 @@ def control_node(config: Config) -> Member:
     )
 
 
-def make_driver(
-    config: Config,
-    store: Store,
-    on_progress: Callable[[str, str], None],
-) -> Driver:
+def make_driver(config: Config, store: Store, open_attempts: OpenAttempts) -> Driver:
+    leadership = store.leadership
+
     def file(suffix: str) -> Path | None:
         return (
             None
@@ -83,11 +82,13 @@ def make_driver(
     context = DriverContext(
         file,
         config.rules.paced,
-        on_progress=on_progress,
-        may_act=store.leadership.held if store.leadership else lambda: True,
+        on_progress=open_attempts.report,
+        may_act=leadership.held if leadership else lambda: True,
         service_pid=os.getpid(),
-        watch_lease=store.leadership.watch if store.leadership else None,
+        watch_lease=leadership.watch if leadership else None,
         shared_impacts=lambda: shared_impacts(config.state),
+        term=lambda: leadership.term if leadership else 0,
+        wake=open_attempts.wake,
     )
     return registry.make(config.driver, context)
 

@@ -195,7 +195,7 @@ def test_the_contract_of_drivers_finds_what_is_wrong_with_one_elsewhere(installe
 
 
 def test_an_unknown_driver_is_refused_with_those_there_are(installed: Path) -> None:
-    with pytest.raises(DriverUnusable, match="command, simulated"):
+    with pytest.raises(DriverUnusable, match="command, hosts, simulated"):
         registry.load("libvirt")
     printed = check(installed, 'driver = "libvirt"')
     assert printed.startswith("serve.toml:3: driver = 'libvirt': ")

@@ -7,10 +7,13 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
-from collections.abc import Iterator, Mapping
+import ssl
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from forewarn.drivers.hosts.connections import DriverConnections
+from forewarn.drivers.hosts.messages import DRIVER_URI, DriverRefused, FromDriver
 from forewarn.metadata.publishing.host_nodes import HostNodes
 from forewarn.metadata.publishing.messages import (
     FromNewHost,
@@ -54,7 +57,9 @@ class NodeListener:
         nodes: HostNodes,
         certificates: Certificates | None = None,
         host: str = "",
+        drivers: DriverConnections | None = None,
     ) -> None:
+        self._drivers = drivers
         self._certificates = certificates
         self._host = host
         self._nodes = nodes
@@ -123,6 +128,9 @@ class NodeListener:
             TlsTransport(self._loop, tls, new_host)
             await self._new_hosts.serve(new_host, peer[0])
             return
+        if drivers := names_in(described, DRIVER_URI):
+            await self._serve_driver(tls, drivers, described, certificate, peer[0])
+            return
         stream: MessageStream[ToControl] = MessageStream(ToControl)
         TlsTransport(self._loop, tls, stream)
         host = host_of(described)
@@ -141,6 +149,29 @@ class NodeListener:
         del described  # a kilobyte
         await self._nodes.serve(stream, host, certificate)
 
+    async def _serve_driver(
+        self,
+        tls: ssl.SSLSocket,
+        hosts: Sequence[str],
+        described: Mapping[str, Any],
+        certificate: bytes,
+        peer: str,
+    ) -> None:
+        """Serve the driver process of the hosts that a certificate names."""
+        stream: MessageStream[FromDriver] = MessageStream(FromDriver)
+        TlsTransport(self._loop, tls, stream)
+        problem = EXPIRED if has_expired(described) else ""
+        if host_of(described):  # whoever has taken over the one would have the other
+            problem = "its certificate is for a node as well"
+        if self._drivers is None:
+            problem = 'this service has another driver than "hosts"'
+        if problem or self._drivers is None:
+            log.warning("a driver process was refused", peer=peer, hosts=hosts, why=problem)
+            stream.send(DriverRefused(problem))
+            stream.close()
+            return
+        await self._drivers.serve(stream, hosts, certificate)
+
     async def _serve_local(self, connection: socket.socket, tasks: guard.Tasks) -> None:
         """Serve the node on this host, whose socket nobody else can open."""
         stream: MessageStream[ToControl] = MessageStream(ToControl)
@@ -157,12 +188,15 @@ class NodeListener:
 
 
 def open_node_listeners(
-    config: Config, certificates: Certificates | None, nodes: HostNodes
+    config: Config,
+    certificates: Certificates | None,
+    nodes: HostNodes,
+    drivers: DriverConnections | None = None,
 ) -> Iterator[NodeListener]:
     """Open the socket for nodes on other hosts and that for the node on this host, as far as the
     configuration has them. Raises CannotListen."""
     if config.nodes is not None:
-        yield NodeListener(open_socket(config.nodes.address), nodes, certificates)
+        yield NodeListener(open_socket(config.nodes.address), nodes, certificates, drivers=drivers)
     if (connection := config.local_node) is not None:
         fd = config.nodes_fd
         listener = open_unix_socket(connection.path, "nodes") if fd is None else adopt(fd)
@@ -178,14 +212,17 @@ def _has_given_up(connection: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
-def make_tls_dial(address: Address, certificates: Certificates) -> Dial:
-    """Return the function with which a node connects to control."""
+def make_tls_dial(
+    address: Address, certificates: Certificates, messages: Any = ToNode
+) -> Callable[[], Awaitable[MessageStream[Any]]]:
+    """Return the function with which a node, or a driver process, connects to control, which sends
+    these messages."""
 
-    async def dial() -> MessageStream[ToNode]:
+    async def dial() -> MessageStream[Any]:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(HANDSHAKE_TIMEOUT):
             _, stream = await loop.create_connection(
-                lambda: MessageStream[ToNode](ToNode),
+                lambda: MessageStream[Any](messages),
                 address.host,
                 address.port,
                 ssl=certificates.context,
@@ -213,6 +250,11 @@ def make_unix_dial(path: Path) -> Dial:
 
 def host_of(certificate: Mapping[str, Any]) -> str:
     """Return the host that the certificate of a node names; empty if it names none, or several."""
-    uris = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "URI"]
-    hosts = [uri.removeprefix(NODE_URI) for uri in uris if uri.startswith(NODE_URI)]
+    hosts = names_in(certificate, NODE_URI)
     return hosts[0] if len(hosts) == 1 else ""
+
+
+def names_in(certificate: Mapping[str, Any], prefix: str) -> list[str]:
+    """Return what follows a prefix in the URIs of a certificate."""
+    uris = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "URI"]
+    return [uri.removeprefix(prefix) for uri in uris if uri.startswith(prefix)]

@@ -17,7 +17,7 @@ import msgspec
 from forewarn.core.fleet import Placement
 from forewarn.core.time import HOUR, MINUTE, SECOND, Durations
 from forewarn.drivers import registry
-from forewarn.drivers.registry import DriverConfig
+from forewarn.drivers.registry import HOSTS, DriverConfig
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.metadata.publishing.host_nodes import SHOWN_WITHIN
 from forewarn.node.config import Address, Config, LocalConnection, NodeConnections, address_rules
@@ -384,6 +384,11 @@ class _Validation:
             return DriverConfig()
         for key, problem in options.problems():
             self._problem(f"{name}.{key}", f"{name}.{key}: {problem}")
+        if name == HOSTS and not settings.nodes:
+            self._problem(
+                "driver",
+                f'driver = "{HOSTS}" needs nodes: the address to which driver processes connect',
+            )
         return DriverConfig(name, options)
 
     def _notify(self) -> tuple[Notify, ...]:

@@ -241,6 +241,15 @@ class Enrollments:
             return ""
         return self._own.authority.issue_for_node(key, host, self._own.life)
 
+    def driver_problem(self, name: str, certificate: bytes) -> str:
+        """Return why a certificate, which the authorities have issued, is not accepted for the
+        driver process of a host, or ""."""
+        del certificate
+        host = self._store.registry.hosts.get(name)
+        if host is None:
+            return f"there is no host '{name}' in the fleet"
+        return f"the certificates of host '{name}' were revoked" if _revoked(host) else ""
+
     def problem(self, name: str, certificate: bytes) -> str:
         """Return why a certificate (DER), which the authorities have issued, is not accepted for
         the node of a host, or ""."""
@@ -256,6 +265,10 @@ class Enrollments:
         if key is None or key_digest(key) != host.node_key:
             return f"its key is not the one with which host '{name}' was enrolled"
         return ""
+
+
+def _revoked(host: Host) -> bool:
+    return host.node_key == REVOKED
 
 
 def _having(token: str, hosts: Mapping[str, Host]) -> list[Host] | Refused:
