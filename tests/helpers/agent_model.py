@@ -14,7 +14,7 @@ from forewarn.agent.config.model import STAGES, Hook, Rule, Stage
 from forewarn.agent.planning import plan as planning
 from forewarn.agent.planning import steps
 from forewarn.agent.planning.attempts import MAX_UNDO_PAUSE
-from forewarn.agent.planning.planner import Planner
+from forewarn.agent.planning.planner import Planner, is_ordered
 from forewarn.agent.planning.steps import CaseProgress, Order, World
 from forewarn.agent.running.command import build_order
 from forewarn.agent.state import cases
@@ -256,6 +256,12 @@ class AgentWorld:
         assert not any(run.active for run in progress.runs), "two commands of one case at once"
         assert not any(run.succeeded for run in progress.runs_of(name, order.stage)), "done already"
         match order.stage:
+            case "announced":
+                begins = planning.preparation_start(case)
+                assert begins is not None
+                assert order.left is not None
+                assert self.now + timedelta(seconds=order.left) <= begins
+                assert not progress.runs_of(name, "prepare")
             case "prepare":
                 assert not case.started
                 assert not case.over
@@ -275,11 +281,13 @@ class AgentWorld:
 
     def _look_at_undo(self, progress: CaseProgress, hook: Hook) -> None:
         """In reverse, within one event and between those that share a hook."""
-        touched = [run for run in progress.runs_of(hook.name, "prepare") if run.may_have_acted]
-        assert touched, "nothing to undo"
+        begun = {one.name: number for one, number in planning.prepared(progress)}
+        assert hook.name in begun, "nothing to undo"
+        own = begun[hook.name]
         for other in self.cases_with_runs():
             for later, number in planning.prepared(other):
-                if number > touched[0].number and (later.name == hook.name or other is progress):
+                alike = later.name == hook.name and own != planning.ANNOUNCED and is_ordered(hook)
+                if number > own and (alike or other is progress):
                     undos = other.runs_of(later.name, "undo")
                     assert undos, f"{later.name} is to be undone first"
                     assert not undos[-1].active

@@ -1,228 +1,348 @@
-"""As much of a Kubernetes API server as `kubectl get`, `patch` and `drain` of a node ask for, over
-real HTTP: discovery, nodes with their versions, pods, and evictions with disruption budgets. It
-allows only what a ClusterRole allows. No scheduler, no kubelet, nothing is ever created."""
+"""A Kubernetes API server in memory, as much of it as the hook and its tests ask for, over HTTPS.
+
+It keeps any object under the path that the real one has for it, and answers as version 1.20.2 does:
+tests/system/hooks/test_kubernetes_answers.py gives both the same script, and compares. Its rules
+for access are ClusterRoles that were created like everything else. There are no controllers and no
+kubelet: tests play them (kubernetes_cluster.py), here as on the real one.
+
+What 1.20 does not have is marked `BY_DOCUMENTATION`, and there only if `minor` says so.
+"""
 
 from __future__ import annotations
 
+import copy
 import json
+import re
+import ssl
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
-from helpers.waiting import LIMIT
+from forewarn.node.config import Tls
 
 Object = dict[str, Any]
 
-
-def kind(group: str, name: str, what: str, namespaced: bool, *verbs: str) -> Object:
-    return {"name": name, "kind": what, "namespaced": namespaced, "verbs": list(verbs)} | (
-        {"group": group, "version": "v1"} if group else {}
-    )
-
-
-GROUPS = ("apps", "policy")
-RESOURCES: dict[str, list[Object]] = {
-    "/api/v1": [
-        kind("", "nodes", "Node", False, "get", "list", "patch"),
-        kind("", "pods", "Pod", True, "get", "list"),
-        kind("policy", "pods/eviction", "Eviction", True, "create"),
-    ],
-    "/apis/apps/v1": [kind("", "daemonsets", "DaemonSet", True, "get")],
-    "/apis/policy/v1": [],
-}
+ADMIN = "the-admins-token"
+BY_DOCUMENTATION = {"policy/v1 evictions": 22, "conditions of KEP-5683": 37}
+_ANNOTATION = re.compile(r"([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_KINDS = {"nodes": "Node", "pods": "Pod", "events": "Event"}
 
 
 class Refusal(Exception):
-    def __init__(self, code: int, reason: str, message: str) -> None:
+    def __init__(self, code: int, reason: str, message: str, **more: Any) -> None:
         super().__init__(message)
         self.code = code
+        self.headers: dict[str, str] = more.pop("headers", {})
         self.status: Object = {
             "kind": "Status",
             "apiVersion": "v1",
+            "metadata": {},
             "status": "Failure",
-            "reason": reason,
             "message": message,
+            "reason": reason,
             "code": code,
-        }
+        } | more
 
 
-class Cluster(ThreadingHTTPServer):
-    daemon_threads = True
+class Path:
+    """What a request is about: `/api/v1/namespaces/default/pods/web/eviction`."""
 
-    def __init__(self, rules: list[Object]) -> None:
-        super().__init__(("127.0.0.1", 0), Asked)
-        self._rules = rules
-        self.used: set[tuple[str, str, str]] = set()
-        self._lock = threading.Lock()
-        self._version = 1
-        self.nodes: dict[str, Object] = {}
-        self.pods: dict[str, Object] = {}
-        self.evictions: list[tuple[str, int | None]] = []
-        self.budget: dict[str, int] = {}  # how often the eviction of a pod is refused
-        self.lingering: set[str] = set()  # pods that end only when they are told to hurry
-        self.conflicts = 0  # how many patches somebody else comes before
-        self.eviction_is_here = threading.Event()
-        self.evictions_go_on = threading.Event()
-        self.evictions_go_on.set()
-        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+    def __init__(self, text: str) -> None:
+        parts = [unquote(part) for part in text.strip("/").split("/")]
+        self.group = "" if parts[0] == "api" else parts[1]
+        self.version = parts[1] if parts[0] == "api" else parts[2]
+        rest = parts[2:] if parts[0] == "api" else parts[3:]
+        self.namespace = ""
+        if rest[0] == "namespaces" and len(rest) > 2:
+            self.namespace, rest = rest[1], rest[2:]
+        self.resource, self.name, self.sub = [*rest, "", ""][:3]
 
     @property
-    def unused(self) -> set[tuple[str, str, str]]:
-        """What the role allows, and nobody has asked for."""
-        allowed = {
-            (group, resource, verb)
-            for rule in self._rules
-            for group in rule["apiGroups"]
-            for resource in rule["resources"]
-            for verb in rule["verbs"]
-        }
-        return allowed - self.used
+    def full(self) -> str:
+        return f"{self.resource}/{self.sub}" if self.sub else self.resource
 
-    def node(self, name: str, provider: str = "", cordoned: bool = False) -> Object:
-        spec: Object = {"providerID": provider} if provider else {}
-        spec |= {"unschedulable": True} if cordoned else {}
-        self.nodes[name] = {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": name, "uid": name, "resourceVersion": "1"},
-            "spec": spec,
-        }
-        return self.nodes[name]
+    def key(self, name: str = "") -> tuple[str, str, str]:
+        return self.resource, self.namespace, name or self.name
 
-    def pod(self, name: str, node: str, owner: str = "ReplicaSet") -> None:
-        owners = [{"kind": owner, "name": owner.lower(), "uid": "1", "controller": True}]
-        self.pods[name] = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": name,
-                "namespace": "default",
-                "uid": name,
-                "ownerReferences": [owner | {"apiVersion": "apps/v1"} for owner in owners],
-            },
-            "spec": {"nodeName": node, "terminationGracePeriodSeconds": 3600},
-            "status": {"phase": "Running"},
-        }
 
-    def answer(self, verb: str, path: str, query: Object, body: Object) -> Object:
-        if path == "/api":
-            return {"kind": "APIVersions", "versions": ["v1"]}
-        if path == "/apis":
-            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": list(map(group, GROUPS))}
-        if path in RESOURCES:
-            version = path.removeprefix("/apis/").removeprefix("/api/")
-            return {
-                "kind": "APIResourceList",
-                "apiVersion": "v1",
-                "groupVersion": version,
-                "resources": RESOURCES[path],
-            }
-        match path.strip("/").split("/"):
-            case ["api", "v1", "nodes"]:
-                self._may("", "nodes", "list")
-                return listed("NodeList", list(self.nodes.values()))
-            case ["api", "v1", "nodes", name]:
-                self._may("", "nodes", "patch" if verb == "PATCH" else "get")
-                node = there(self.nodes, "nodes", name)
-                return self._patched(node, body) if verb == "PATCH" else node
-            case ["api", "v1", "pods"]:
-                self._may("", "pods", "list")
-                node = query["fieldSelector"][0].removeprefix("spec.nodeName=")
-                pods = [pod for pod in self.pods.values() if pod["spec"]["nodeName"] == node]
-                return listed("PodList", pods)
-            case ["api", "v1", "namespaces", "default", "pods", name]:
-                self._may("", "pods", "get")
-                return there(self.pods, "pods", name)
-            case ["api", "v1", "namespaces", "default", "pods", name, "eviction"]:
-                self._may("", "pods/eviction", "create")
-                return self._evicted(name, body.get("deleteOptions") or {})
-            case ["apis", "apps", "v1", "namespaces", "default", "daemonsets", name]:
-                self._may("apps", "daemonsets", "get")
-                metadata = {"name": name, "namespace": "default", "uid": "1"}
-                return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata}
-        raise Refusal(404, "NotFound", f"the server could not find {path}")
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
 
-    def _may(self, group: str, resource: str, verb: str) -> None:
-        for rule in self._rules:
-            concerned = group in rule["apiGroups"] and resource in rule["resources"]
-            if concerned and verb in rule["verbs"]:
-                self.used.add((group, resource, verb))
-                return
-        raise Refusal(403, "Forbidden", f"cannot {verb} resource {resource!r} in group {group!r}")
+    def __init__(self, tls: Tls, minor: int = 20) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tls.certificate, tls.key)
+        self.socket = context.wrap_socket(self.socket, server_side=True)
+        self.minor = minor
+        self.objects: dict[tuple[str, str, str], Object] = {}
+        self.used: set[tuple[str, str, str]] = set()  # verb, resource and group of others' requests
+        self.instead: Callable[[str, Path], Refusal | None] = lambda *_: None
+        self._tokens = {ADMIN: "admin"}
+        self._version = 0
+        self._lock = threading.RLock()
+        self.url = f"https://127.0.0.1:{self.socket.getsockname()[1]}"
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
-    def _patched(self, node: Object, patch: Object) -> Object:
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Whoever hangs up is no news."""
+
+    def end(self) -> None:
+        self.shutdown()
+        self.server_close()
+
+    def revoke(self, token: str) -> None:
+        self._tokens.pop(token)
+
+    def answer(
+        self, method: str, target: str, token: str, agent: str, kind: str, body: Object
+    ) -> tuple[int, Object]:
+        url = urlsplit(target)
+        query = {key: values[0] for key, values in parse_qs(url.query).items()}
+        user = self._tokens.get(token)
+        if user is None:
+            raise Refusal(401, "Unauthorized", "Unauthorized")
+        if url.path == "/version":
+            git = f"v1.{self.minor}.2"
+            return 200, {"major": "1", "minor": str(self.minor), "gitVersion": git}
+        path = Path(url.path)
+        verb = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}.get(method)
+        verb = verb or ("get" if path.name else "list")
+        if user != "admin" and (refusal := self.instead(verb, path)) is not None:
+            raise refusal
         with self._lock:
-            if self.conflicts:
-                self.conflicts -= 1
-                self._version += 1
-                node["metadata"]["resourceVersion"] = str(self._version)
-            version = node["metadata"]["resourceVersion"]
-            if patch.get("metadata", {}).get("resourceVersion", version) != version:
-                raise Refusal(409, "Conflict", "the object has been modified")
-            merge(node, patch)
+            self._authorize(user, verb, path)
+            match verb:
+                case "create":
+                    return 201, self._created(user, path, body)
+                case "list":
+                    return 200, self._listed(path, query)
+                case "get":
+                    return 200, self._there(path)
+                case "patch":
+                    if kind != "application/merge-patch+json":
+                        raise Refusal(415, "UnsupportedMediaType", "the body has another form")
+                    manager = query.get("fieldManager") or agent.partition("/")[0]
+                    return 200, self._patched(path, body, manager)
+                case _:
+                    return 200, self._deleted(path, body or {})
+
+    # Access
+
+    def _authorize(self, user: str, verb: str, path: Path) -> None:
+        if user == "admin":
+            return
+        self.used.add((verb, path.full, path.group))
+        if path.resource == "selfsubjectaccessreviews" or self._may(
+            user, verb, path.full, path.group
+        ):
+            return
+        scope = f'in the namespace "{path.namespace}"' if path.namespace else "at the cluster scope"
+        kind = f"{path.resource}.{path.group}" if path.group else path.resource
+        named = f'{kind} "{path.name}"' if path.name else kind
+        raise Refusal(
+            403,
+            "Forbidden",
+            f'{named} is forbidden: User "{user}" cannot {verb} resource "{path.full}" in API group'
+            f' "{path.group}" {scope}',
+            details={"name": path.name, "kind": path.resource} if path.name else {"kind": kind},
+        )
+
+    def _may(self, user: str, verb: str, resource: str, group: str) -> bool:
+        roles = {
+            binding["roleRef"]["name"]
+            for (kind, _, _), binding in self.objects.items()
+            if kind == "clusterrolebindings"
+            for subject in binding["subjects"]
+            if f"system:serviceaccount:{subject.get('namespace')}:{subject['name']}" == user
+        }
+        return any(
+            verb in rule["verbs"]
+            and resource in rule.get("resources", ())
+            and group in rule.get("apiGroups", ())
+            for (kind, _, name), role in self.objects.items()
+            if kind == "clusterroles" and name in roles
+            for rule in role["rules"]
+        )
+
+    # Objects
+
+    def _created(self, user: str, path: Path, body: Object) -> Object:
+        if path.sub == "eviction":
+            return self._evicted(path, body)
+        if path.sub == "token":
+            account = f"system:serviceaccount:{path.namespace}:{path.name}"
+            token = f"token-{len(self._tokens)}-of-{path.name}"
+            self._tokens[token] = account
+            return body | {"status": {"token": token}}
+        if path.resource == "selfsubjectaccessreviews":
+            asked = body["spec"]["resourceAttributes"]
+            sub = asked.get("subresource")
+            resource = f"{asked['resource']}/{sub}" if sub else asked["resource"]
+            allowed = self._may(user, asked["verb"], resource, asked.get("group", ""))
+            return body | {"status": {"allowed": allowed}}
+        created = copy.deepcopy(body)
+        metadata = created["metadata"]
+        key = path.key(metadata["name"])
+        if key in self.objects:
+            message = f'{path.resource} "{metadata["name"]}" already exists'
+            raise Refusal(409, "AlreadyExists", message)
+        self._version += 1
+        metadata |= {"uid": f"uid-{self._version}", "resourceVersion": str(self._version)}
+        metadata |= {"generation": 1}
+        if path.namespace:
+            metadata["namespace"] = path.namespace
+        if path.resource == "pods":
+            created["status"] = {"phase": "Pending"}
+            created["spec"].setdefault("terminationGracePeriodSeconds", 30)
+        self.objects[key] = created
+        return created
+
+    def _there(self, path: Path) -> Object:
+        if path.key() not in self.objects:
+            raise Refusal(
+                404,
+                "NotFound",
+                f'{path.resource} "{path.name}" not found',
+                details={"name": path.name, "kind": path.resource},
+            )
+        return self.objects[path.key()]
+
+    def _listed(self, path: Path, query: dict[str, str]) -> Object:
+        node = query.get("fieldSelector", "").removeprefix("spec.nodeName=")
+        found = [
+            object
+            for (resource, namespace, _), object in sorted(self.objects.items())
+            if resource == path.resource and path.namespace in ("", namespace)
+            if not node or object["spec"].get("nodeName") == node
+            if selects(query.get("labelSelector", ""), object["metadata"].get("labels") or {})
+        ]
+        first = int(query.get("continue") or 0)
+        limit = int(query.get("limit") or len(found) or 1)
+        metadata: Object = {"resourceVersion": str(self._version)}
+        if first + limit < len(found):
+            metadata |= {"continue": str(first + limit)}
+            metadata |= {"remainingItemCount": len(found) - first - limit}
+        return {
+            "kind": f"{_KINDS.get(path.resource, '')}List",
+            "apiVersion": path.version,
+            "metadata": metadata,
+            "items": found[first : first + limit],
+        }
+
+    def _patched(self, path: Path, patch: Object, manager: str) -> Object:
+        before = self._there(path)
+        sent = patch.get("metadata", {}).get("resourceVersion")
+        if sent not in (None, before["metadata"]["resourceVersion"]):
+            raise Refusal(
+                409,
+                "Conflict",
+                f'Operation cannot be fulfilled on {path.resource} "{path.name}": the object has'
+                " been modified; please apply your changes to the latest version and try again",
+                details={"name": path.name, "kind": path.resource},
+            )
+        after = copy.deepcopy(before)
+        merge(after, patch)
+        kept = "spec" if path.sub == "status" else "status"
+        after.pop(kept, None)
+        after |= {kept: before[kept]} if kept in before else {}
+        for key in after["metadata"].get("annotations") or {}:
+            if not _ANNOTATION.fullmatch(key):
+                kind = _KINDS[path.resource]
+                message = f'{kind} "{path.name}" is invalid: metadata.annotations: Invalid value'
+                raise Refusal(422, "Invalid", message)
+        if not after["metadata"].get("annotations"):
+            after["metadata"].pop("annotations", None)
+        if after != before:
             self._version += 1
-            node["metadata"]["resourceVersion"] = str(self._version)
-            return node
+            after["metadata"]["resourceVersion"] = str(self._version)
+            if path.resource == "nodes":
+                cordoned = [one.get("spec", {}).get("unschedulable") for one in (before, after)]
+                if cordoned[0] != cordoned[1]:
+                    fields: Object = {"f:spec": {"f:unschedulable": {}}}
+                    entry = {"manager": manager, "operation": "Update", "fieldsV1": fields}
+                    after["metadata"]["managedFields"] = [entry] if cordoned[1] else []
+            self.objects[path.key()] = after
+        return after
 
-    def _evicted(self, name: str, options: Object) -> Object:
-        self.eviction_is_here.set()
-        self.evictions_go_on.wait(LIMIT)
-        with self._lock:
-            pod = there(self.pods, "pods", name)
-            grace = options.get("gracePeriodSeconds")
-            if self.budget.get(name, 0):
-                self.budget[name] -= 1
-                message = "Cannot evict pod as it would violate the pod's disruption budget."
-                raise Refusal(429, "TooManyRequests", message)
-            self.evictions.append((name, grace))
-            if name in self.lingering and grace is None:
-                pod["metadata"]["deletionTimestamp"] = "2026-11-15T10:46:06Z"
-            else:
-                del self.pods[name]
-            return {"kind": "Status", "apiVersion": "v1", "status": "Success"}
+    def _deleted(self, path: Path, options: Object) -> Object:
+        object = self._there(path)
+        wanted = (options.get("preconditions") or {}).get("uid")
+        if wanted not in (None, object["metadata"]["uid"]):
+            message = f'Operation cannot be fulfilled on {path.resource} "{path.name}"'
+            raise Refusal(409, "Conflict", f"{message}: Precondition failed: UID in precondition")
+        grace = options.get("gracePeriodSeconds")
+        if path.resource == "pods" and object["status"]["phase"] == "Running" and grace != 0:
+            grace = object["spec"]["terminationGracePeriodSeconds"] if grace is None else grace
+            metadata = object["metadata"]
+            if "deletionTimestamp" in metadata:
+                grace = min(grace, metadata["deletionGracePeriodSeconds"])
+            self._version += 1
+            metadata["deletionTimestamp"] = "2026-11-15T10:46:06Z"
+            metadata["deletionGracePeriodSeconds"] = grace
+            metadata["resourceVersion"] = str(self._version)
+            return object
+        del self.objects[path.key()]
+        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+
+    def _evicted(self, path: Path, eviction: Object) -> Object:
+        version = eviction["apiVersion"].removeprefix("policy/")
+        least = BY_DOCUMENTATION["policy/v1 evictions"]
+        if version != "v1beta1" and self.minor < least:
+            message = f'no kind "Eviction" is registered for version "policy/{version}"'
+            raise Refusal(400, "BadRequest", message)
+        pod = Path(f"/api/v1/namespaces/{path.namespace}/pods/{path.name}")
+        object = self._there(pod)
+        running = object["status"]["phase"] == "Running"
+        if running and "deletionTimestamp" not in object["metadata"]:
+            self._ask_budgets(object)
+        self._deleted(pod, eviction.get("deleteOptions") or {})
+        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+
+    def _ask_budgets(self, pod: Object) -> None:
+        labels = pod["metadata"].get("labels") or {}
+        budgets = [
+            budget
+            for (resource, namespace, _), budget in self.objects.items()
+            if resource == "poddisruptionbudgets" and namespace == pod["metadata"]["namespace"]
+            if budget["spec"]["selector"]["matchLabels"].items() <= labels.items()
+        ]
+        if len(budgets) > 1:
+            message = "This pod has more than one PodDisruptionBudget, which the eviction"
+            message += " subresource does not support."
+            raise Refusal(500, "InternalError", message)
+        for budget in budgets:
+            status = budget.get("status") or {}
+            message = "Cannot evict pod as it would violate the pod's disruption budget."
+            name = budget["metadata"]["name"]
+            if status.get("observedGeneration", 0) < budget["metadata"]["generation"]:
+                cause = f"The disruption budget {name} is still being processed by the server."
+                details: Object = {"causes": [{"reason": "DisruptionBudget", "message": cause}]}
+                details |= {"retryAfterSeconds": 10}
+                headers = {"Retry-After": "10"}
+                raise Refusal(429, "TooManyRequests", message, details=details, headers=headers)
+            if status.get("disruptionsAllowed", 0) <= 0:
+                cause = (
+                    f"The disruption budget {name} needs {status.get('desiredHealthy', 0)} healthy"
+                    f" pods and has {status.get('currentHealthy', 0)} currently"
+                )
+                details = {"causes": [{"reason": "DisruptionBudget", "message": cause}]}
+                raise Refusal(429, "TooManyRequests", message, details=details)
+            status["disruptionsAllowed"] -= 1
 
 
-class Asked(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        length = int(self.headers.get("Content-Length") or 0)
-        body = json.loads(self.rfile.read(length) or b"{}")
-        asked = urlsplit(self.path)
-        cluster = self.server
-        assert isinstance(cluster, Cluster)
-        code = 200 if self.command != "POST" else 201
-        try:
-            answer = cluster.answer(self.command, asked.path, parse_qs(asked.query), body)
-        except Refusal as refusal:
-            answer, code = refusal.status, refusal.code
-        text = json.dumps(answer).encode()
-        self.send_response(code)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    do_PATCH = do_POST = do_GET  # noqa: N815 - the base class wants these names
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-def group(name: str) -> Object:
-    version = {"groupVersion": f"{name}/v1", "version": "v1"}
-    return {"name": name, "versions": [version], "preferredVersion": version}
-
-
-def listed(what: str, items: list[Object]) -> Object:
-    return {"kind": what, "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items}
-
-
-def there(objects: dict[str, Object], resource: str, name: str) -> Object:
-    if name not in objects:
-        raise Refusal(404, "NotFound", f'{resource} "{name}" not found')
-    return objects[name]
+def selects(selector: str, labels: dict[str, str]) -> bool:
+    """Whether `a=b,c!=d` selects these labels."""
+    for term in filter(None, selector.split(",")):
+        name, _, value = term.partition("=")
+        if not re.fullmatch(r"[\w./-]+!?", name) or "=" not in term:
+            message = f'Unable to find "/v1, Resource=pods" that match label selector "{selector}"'
+            raise Refusal(400, "BadRequest", message)
+        equal = labels.get(name.removesuffix("!")) == value.removeprefix("=")
+        if equal == name.endswith("!"):
+            return False
+    return True
 
 
 def merge(target: Object, patch: Object) -> None:
@@ -234,3 +354,32 @@ def merge(target: Object, patch: Object) -> None:
             merge(target.setdefault(key, {}), value)
         else:
             target[key] = value
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: Server
+
+    def do_GET(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        agent, kind = self.headers.get("User-Agent") or "", self.headers.get("Content-Type") or ""
+        extra: dict[str, str] = {}
+        try:
+            sent = json.loads(body or b"{}")
+            code, answer = self.server.answer(self.command, self.path, token, agent, kind, sent)
+        except Refusal as refusal:
+            code, answer, extra = refusal.code, refusal.status, refusal.headers
+        text = json.dumps(answer).encode()
+        self.send_response(code)
+        for name, value in {"Content-Type": "application/json", **extra}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    do_PATCH = do_POST = do_DELETE = do_GET  # noqa: N815 - the base class wants these names
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass

@@ -14,8 +14,8 @@ from helpers.hook_recipes import RECIPES
 FOLDERS = sorted(readme.parent.name for readme in RECIPES.glob("*/README.md"))
 
 
-def test_there_are_four_recipes() -> None:
-    assert FOLDERS == ["checkpoint", "kubernetes", "nginx-upstream", "replica"]
+def test_there_are_three_recipes() -> None:
+    assert FOLDERS == ["checkpoint", "nginx-upstream", "replica"]
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -37,6 +37,6 @@ def test_every_variable_of_a_recipe_is_documented(folder: str) -> None:
     text = (RECIPES / folder / "README.md").read_text()
     for program in (RECIPES / folder).glob("*.py"):
         read = set(re.findall(r'"([A-Z]+(?:_[A-Z]+)*)"', program.read_text()))
-        variables = {name for name in read if "_" in name or name in ("KUBECTL",)}
+        variables = {name for name in read if "_" in name}
         for name in variables - {"REDISCLI_AUTH"}:
             assert name.startswith("FOREWARN_") or f"| `{name}` |" in text, name

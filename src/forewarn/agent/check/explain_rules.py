@@ -75,6 +75,9 @@ def actions(rule: Rule, hooks: Mapping[str, Hook], notice: float) -> Iterator[st
     used = [hooks[name] for name in rule.hooks]
     if not used:
         yield "nothing is prepared"
+    for hook in used:
+        if begins and hook.has("announced"):
+            yield f"announced {hook.name}: at once, {_span(min(hook.timeout, begins))} at most"
     when = "at once" if begins == 0.0 else f"after {_span(begins)}"
     for hook in used:
         if not hook.has("prepare"):

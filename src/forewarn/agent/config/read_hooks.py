@@ -89,7 +89,7 @@ def _kind_and_stages(
             f"does nothing; add a command for {listing(STAGES)}, or one of"
             f" {listing(sorted(KINDS))}",
         )
-    elif "undo" in commands and "prepare" not in raw:
+    elif "undo" in commands and not {"announced", "prepare"} & set(raw):
         reader.add_problem(f"{place}.undo", "there is no prepare to undo, so it never runs")
     return "", tuple(commands)
 

@@ -18,6 +18,7 @@ from forewarn.agent.hooks import options as shapes
 
 __all__ = ["KINDS", "Kind", "stages_of"]
 
+_EVERY = frozenset(shapes.STAGES)
 _CHANGING = frozenset({"prepare", "undo"})
 _NOTIFYING = frozenset({"prepare", "started", "finished", "withdrawn"})
 
@@ -26,6 +27,7 @@ class Kind(msgspec.Struct, frozen=True):
     options: type[msgspec.Struct]
     stages: frozenset[str]  # unless its options name others
     check: Callable[[Any], list[str]]  # returns what keeps it from working here, and the remedy
+    ordered: bool = True  # the later of two preparations has to be undone before the other
 
 
 def stages_of(kind: str, options: msgspec.Struct) -> frozenset[str]:
@@ -44,6 +46,7 @@ def _check_of(kind: str) -> Callable[[Any], list[str]]:
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
         "haproxy": Kind(shapes.Haproxy, _CHANGING, _check_of("haproxy")),
+        "kubernetes": Kind(shapes.Kubernetes, _EVERY, _check_of("kubernetes"), ordered=False),
         "log": Kind(shapes.Log, _NOTIFYING, _check_of("log")),
         "notify": Kind(shapes.Notify, _NOTIFYING, _check_of("notify")),
         "systemd": Kind(shapes.Systemd, _CHANGING, _check_of("systemd")),

@@ -4,15 +4,15 @@ this machine is the `check` of its kind."""
 from __future__ import annotations
 
 import re
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
 from forewarn.support.text import SECOND, parse_duration
 
 Span: TypeAlias = str | int | float  # "30s", or seconds
-Stage: TypeAlias = Literal["prepare", "undo", "started", "finished", "withdrawn"]
-STAGES: tuple[Stage, ...] = ("prepare", "undo", "started", "finished", "withdrawn")
+Stage: TypeAlias = Literal["announced", "prepare", "undo", "started", "finished", "withdrawn"]
+STAGES: tuple[Stage, ...] = get_args(Stage)
 
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]*")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -78,6 +78,39 @@ class Haproxy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def servers(self) -> list[str]:
         return [self.server] if isinstance(self.server, str) else self.server
+
+
+_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+_TAINT_NAME = r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
+_TAINT = re.compile(
+    rf"([a-z0-9.-]+/)?{_TAINT_NAME}(=({_TAINT_NAME})?)?:(NoSchedule|PreferNoSchedule|NoExecute)"
+)
+
+
+class Kubernetes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    drain: bool = True  # false: the node is only cordoned
+    pods: str = ""  # label selector of the pods to evict; empty: all
+    force: bool = False  # also evict pods that no controller would start elsewhere
+    delete_empty_dir_data: bool = True  # else a pod with an emptyDir keeps the node from draining
+    taint: str = ""  # key[=value]:Effect
+    conditions: Literal["auto", "standard", "prefixed", "off"] = "auto"
+    keep_cordoned: bool = True  # also if the drain has failed
+    wait_ready: Span = "5m"  # how long undo waits for kubelet
+    server: str = ""  # https://…; empty: as in a pod
+    token: str = f"{_ACCOUNT}/token"
+    ca: str = f"{_ACCOUNT}/ca.crt"
+
+    def __post_init__(self) -> None:
+        if self.taint and not _TAINT.fullmatch(self.taint):
+            raise ValueError(
+                f"{self.taint!r} is not a taint; expected for example"
+                " forewarn/maintenance:NoExecute"
+            )
+        if self.server and not re.fullmatch(r"https://[^/?#\s@]+(/[^?#\s]*)?", self.server):
+            raise ValueError(
+                f"{self.server!r} is not a server; expected for example https://10.0.0.1:6443"
+            )
+        seconds(self.wait_ready)
 
 
 class Log(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

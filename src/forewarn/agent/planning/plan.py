@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from datetime import datetime, timedelta
 
+import msgspec
+
 from forewarn.agent.config.model import Hook, Stage
 from forewarn.agent.planning.attempts import AttemptSummary, summarize
 from forewarn.agent.planning.steps import (
@@ -34,17 +36,21 @@ from forewarn.agent.state.runs import Run, RunState
 
 MARGIN = 2.0  # seconds before NotBefore at which every prepare has ended; times are whole seconds
 LEAST = 1.0  # seconds; with less left than this a prepare is not started
+ANNOUNCED = 0  # instead of a number, for a hook that was announced an event and not yet prepared
 OVERDUE = 10.0  # seconds after its time limit at which a command that still runs is reported
 TAKE_OVER = timedelta(seconds=5)  # between one listed machine's turn to approve and the next one's
 
 
 def prepared(progress: CaseProgress) -> list[tuple[Hook, int]]:
     """Return the hooks that have something to undo, the one that was prepared last first, each with
-    the number of the run that prepared it. A prepare that failed half-way counts too."""
+    the number of the run that prepared it, or ANNOUNCED. One that failed half-way counts too."""
     hooks = []
     for hook in progress.case.hooks:
         runs = progress.runs_of(hook.name, "prepare")
         numbers = [run.number for run in runs if run.may_have_acted]
+        if not numbers:
+            runs = progress.runs_of(hook.name, "announced")
+            numbers = [ANNOUNCED for run in runs if run.may_have_acted]
         if numbers and hook.has("undo"):
             hooks.append((hook, numbers[0]))
     return sorted(hooks, key=lambda pair: -pair[1])
@@ -97,8 +103,8 @@ def overdue_at(run: Run) -> float | None:
 
 
 def _steps_of_active(case: Case, run: Run, now: World) -> Iterator[Step]:
-    left = _seconds_left(case, now) if run.stage == "prepare" else None
-    pointless = run.stage == "prepare" and (
+    left = _seconds_left(case, now, run.stage)
+    pointless = run.stage in ("announced", "prepare") and (
         case.over
         or _not_before_passed(case, now)  # the runner's clock may have stood still meanwhile
         or (run.state == RunState.ORDERED and (case.started or _too_late(left)))
@@ -116,9 +122,12 @@ def _not_before_passed(case: Case, now: World) -> bool:
     return case.not_before is not None and now.service >= case.not_before
 
 
-def _seconds_left(case: Case, now: World) -> float | None:
-    """Return the seconds that a prepare may take; None if the start of the event is unknown."""
-    if case.not_before is None:
+def _seconds_left(case: Case, now: World, stage: Stage) -> float | None:
+    """Return the seconds that a stage may take; None if only its timeout limits it, as where the
+    start of the event is unknown."""
+    if stage == "announced" and (begins := preparation_start(case)) is not None:
+        return (begins - now.service).total_seconds()
+    if stage != "prepare" or case.not_before is None:
         return None
     return (case.not_before - now.service).total_seconds() - MARGIN
 
@@ -136,8 +145,9 @@ def _before(progress: CaseProgress, now: World, busy: Set[str], all_ready: datet
     if case.rule.approve == "user-at-once" and case.event.source == "User":
         at_once = _approval(case, now)
     if (begins := preparation_start(case)) and now.service < begins:
-        return Plan(at_once.steps, wake_at=begins)
-    left = _seconds_left(case, now)
+        plan = _stage(progress, "announced", now, busy) or Plan()
+        return msgspec.structs.replace(plan, steps=(*at_once.steps, *plan.steps), wake_at=begins)
+    left = _seconds_left(case, now, "prepare")
     for hook in case.hooks:
         if not hook.has("prepare"):
             continue
@@ -240,4 +250,7 @@ def _attempt(
         return Plan(waits_for=(hook.name,))
     if now.guard < attempts.not_until:
         return Plan(retry_at=attempts.not_until)
-    return Plan((Order(case.id, hook, stage, attempts.attempts + 1, None),))
+    left = _seconds_left(case, now, stage)
+    if _too_late(left):
+        return Plan()
+    return Plan((Order(case.id, hook, stage, attempts.attempts + 1, left),))

@@ -20,7 +20,9 @@ from heapq import heappop, heappush
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
-from forewarn.agent.planning.plan import next_steps, prepared, summary
+from forewarn.agent.config.model import Hook
+from forewarn.agent.hooks import KINDS
+from forewarn.agent.planning.plan import ANNOUNCED, next_steps, prepared, summary
 from forewarn.agent.planning.steps import CaseProgress, Order, Plan, Step, World
 
 CLOCK_STEP = timedelta(seconds=1)  # the service's clock was set back if it goes back by more
@@ -204,10 +206,16 @@ def _active(progress: CaseProgress | None) -> list[str]:
     return [] if progress is None else [run.hook for run in progress.runs if run.active]
 
 
+def is_ordered(hook: Hook) -> bool:
+    """Whether the later of two preparations of the hook has to be undone before the other."""
+    return not hook.kind or KINDS[hook.kind].ordered
+
+
 def _to_undo(progress: CaseProgress) -> dict[str, int]:
     return {
         hook.name: number
         for hook, number in prepared(progress)
+        if number != ANNOUNCED and is_ordered(hook)
         if not summary(progress, hook, "undo").settled
     }
 

@@ -146,8 +146,8 @@ def test_all_problems_are_reported_with_their_place(tmp_path: Path) -> None:
             "hook.b.systemd: 'a b' is not the name of a unit; expected for example app.service",
             'hook.c.undo: "x \'y" cannot be split into words: No closing quotation',
             "hook.c.undo: there is no prepare to undo, so it never runs",
-            "hook.d: does nothing; add a command for prepare, undo, started, finished,"
-            " withdrawn, or one of haproxy, log, notify, systemd, webhook",
+            "hook.d: does nothing; add a command for announced, prepare, undo, started, finished,"
+            " withdrawn, or one of haproxy, kubernetes, log, notify, systemd, webhook",
             "hook.e: a hook has either commands or one built-in hook, not log, prepare",
             "hook.f/g: a hook's name must consist of letters, digits, '_', '.' and '-', begin with"
             " a letter, a digit or '_', and have at most 64 characters",

@@ -47,6 +47,12 @@ def read(kind: str, options: dict[str, Any]) -> Any:
         ("haproxy", {"server": "web/a", "socket": "admin.sock"}, "absolute path"),
         ("haproxy", {"server": "web/a", "socket": "127.0.0.1:0"}, "127.0.0.1:9999"),
         ("haproxy", {"server": "web/a", "then": "stop"}, "'stop'"),
+        ("kubernetes", {"taint": "forewarn/maintenance"}, "not a taint"),
+        ("kubernetes", {"taint": "a=b:NoRun"}, "not a taint"),
+        ("kubernetes", {"server": "http://h"}, "https://10.0.0.1:6443"),
+        ("kubernetes", {"server": "https://me:secret@h"}, "not a server"),
+        ("kubernetes", {"conditions": "all"}, "'all'"),
+        ("kubernetes", {"wait_ready": "soon"}, "'soon'"),
         ("log", {"identifier": "my agent"}, "1 to 48"),
         ("log", {"address": "192.0.2.1:514"}, 'needs to = "syslog"'),
         ("log", {"stages": ["done"]}, "'done'"),
@@ -84,6 +90,7 @@ def test_stages_are_those_of_the_kind_unless_the_options_name_others() -> None:
     found = {name: set(kind.stages) for name, kind in KINDS.items()}
     assert found == {
         "haproxy": changing,
+        "kubernetes": telling | changing | {"announced"},
         "systemd": changing,
         "log": telling,
         "notify": telling,

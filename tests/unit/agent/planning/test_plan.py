@@ -101,7 +101,8 @@ def test_every_promise_is_kept_in_random_courses(
             undos = progress.runs_of(one.name, "undo")
             assert sum(run.succeeded for run in undos) == 1 or len(undos) == UNDO_ATTEMPTS
         for one in progress.case.hooks:
-            if not any(run.may_have_acted for run in progress.runs_of(one.name, "prepare")):
+            begun = *progress.runs_of(one.name, "announced"), *progress.runs_of(one.name, "prepare")
+            if not any(run.may_have_acted for run in begun):
                 assert not progress.runs_of(one.name, "undo")
         for stage in STAGES:
             good = [run.hook for run in progress.runs if run.stage == stage and run.succeeded]
@@ -177,12 +178,38 @@ def test_a_lead_time_is_waited_for_unless_there_is_less_notice() -> None:
     case = a_case(hook("a"), lead=300.0)
     progress = steps.CaseProgress(case)
     due = BEGINNING + timedelta(seconds=600)
-    assert next_steps(progress, World(BEGINNING, 0.0)) == Plan(wake_at=due)
+    announced = Order("E1.1", case.hooks[0], "announced", 1, 600)
+    assert next_steps(progress, World(BEGINNING, 0.0)) == Plan((announced,), wake_at=due)
+    quiet = steps.CaseProgress(a_case(hook("a", ("prepare", "undo")), lead=300.0))
+    assert next_steps(quiet, World(BEGINNING, 0.0)) == Plan(wake_at=due)
     assert next_steps(progress, World(due, 0.0)).steps == (
         Order("E1.1", case.hooks[0], "prepare", 1, 298),
     )
     short = steps.CaseProgress(a_case(hook("a"), of=event(notice=30.0), lead=300.0))
     assert len(next_steps(short, World(BEGINNING, 0.0)).steps) == 1
+
+
+def test_what_was_only_announced_is_undone_without_waiting_for_what_others_have_prepared() -> None:
+    later = a_case(hook("a"), of=event("E2", 60.0), id="E2.1", lead=300.0)
+    world = AgentWorld(a_case(hook("a"), lead=300.0), later)
+    for _ in range(2):
+        world.turn()
+        world.end_a_run()
+    assert [order[:2] for order in world.orders] == [("E1.1", "announced"), ("E2.1", "prepare")]
+    world.gone("E1.1")
+    world.turn()
+    assert world.orders[-1] == ("E1.1", "undo", "a")
+
+
+def test_a_kind_of_hook_that_keeps_events_apart_is_undone_in_any_order() -> None:
+    node = Hook(name="node", kind="kubernetes", stages=("prepare", "undo"))
+    world = AgentWorld(a_case(node), a_case(node, of=event("E2"), id="E2.1"))
+    for _ in range(3):
+        world.turn()
+        world.end_a_run()
+    world.gone("E1.1")
+    world.turn()
+    assert world.orders[-1] == ("E1.1", "undo", "node")
 
 
 def test_with_no_time_left_nothing_is_started() -> None:

@@ -1,0 +1,491 @@
+"""The hook `kubernetes`: says on this machine's Node what is coming, cordons and drains the node
+before it, and lets pods in again after it.
+
+What it does is written on the Node first, in an annotation for each event (`kubernetes_node.py`),
+and undo takes back what is written there. So it may be killed between any two requests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from forewarn.agent.hooks import kubernetes_node as nodes
+from forewarn.agent.hooks.contract import Failure, Run, wait
+from forewarn.agent.hooks.kubernetes_api import (
+    EVICT,
+    GET_NODE,
+    LIST_NODES,
+    LIST_PODS,
+    MANAGER,
+    PATCH_NODE,
+    PATCH_STATUS,
+    RECORD,
+    REVIEW,
+    Access,
+    Api,
+    Refused,
+)
+from forewarn.agent.hooks.kubernetes_node import Mark, Node, name_of
+from forewarn.agent.hooks.options import Kubernetes, seconds
+from forewarn.support import guard
+from forewarn.support.text import counted, listing
+
+CHECK = 20.0  # seconds for `check`
+ROUND = 2.0  # seconds between two looks at the node and its pods
+LAST = 30.0  # the last seconds of a drain, in which pods have half of the time that is left
+LAST_SHARE = 1 / 3  # of the time at most, if there is less
+RESERVE = 3.0  # seconds at the end of a failed drain in which that is written on the Node
+NAMED = 5  # pods that a message names
+CONFLICT_PAUSE = 0.1  # seconds before a patch is made again, because the Node has changed
+NEW_EVICTION = (1, 22)  # the first version with policy/v1 for evictions
+STANDARD_CONDITIONS = (1, 37)  # the first version with the conditions of KEP-5683
+STATE = "kubernetes"  # the name of what is saved for undo
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+_MIRROR = "kubernetes.io/config.mirror"
+_NODES = "/api/v1/nodes"
+_EVENTS = "/api/v1/namespaces/default/events"  # of objects without a namespace
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """What undo needs, and the Node does not say."""
+
+    node: str
+    prefix: str | None  # of the conditions
+    boot: str = ""  # of this machine, and as its kubelet has reported it
+    reported_boot: str = ""
+
+
+class _Owner(msgspec.Struct, frozen=True):
+    kind: str
+    controller: bool = False
+
+
+class _PodMeta(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    namespace: str
+    uid: str
+    annotations: dict[str, str] = {}
+    owner_references: list[_Owner] = []
+    deletion_timestamp: str | None = None
+
+
+class _Volume(msgspec.Struct, frozen=True, rename="camel"):
+    empty_dir: dict[str, Any] | None = None
+
+
+class _PodSpec(msgspec.Struct, frozen=True):
+    priority: int = 0
+    volumes: list[_Volume] = []
+
+
+class _PodStatus(msgspec.Struct, frozen=True):
+    phase: str = ""
+
+
+class Pod(msgspec.Struct, frozen=True):
+    metadata: _PodMeta
+    spec: _PodSpec
+    status: _PodStatus = _PodStatus()
+
+    @property
+    def name(self) -> str:
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def ends(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def controllers(self) -> list[str]:
+        return [owner.kind for owner in self.metadata.owner_references if owner.controller]
+
+    @property
+    def stays(self) -> bool:
+        """Whether a drain leaves it: it would be back at once, or does not run any more."""
+        mirror = _MIRROR in self.metadata.annotations
+        return mirror or "DaemonSet" in self.controllers or self.status.phase in _FINISHED
+
+
+_FINISHED = ("Succeeded", "Failed")
+
+
+def act(run: Run, options: Kubernetes) -> list[str]:
+    if not run.call.mine:
+        return ["the event is not about this machine, so its node is not changed"]
+    if run.call.stage in ("undo", "finished", "withdrawn") and run.load(STATE, Saved) is None:
+        return ["the node was not changed, so nothing is taken back"]
+    with Api(options, run.end) as api:
+        hook = _Hook(run, options, api)
+        match run.call.stage:
+            case "announced":
+                return hook.announce()
+            case "prepare":
+                return hook.prepare()
+            case "started":
+                return hook.start()
+        return hook.release()
+
+
+def check(options: Kubernetes) -> list[str]:
+    try:
+        with Api(options, guard.monotonic() + CHECK) as api:
+            missing = [str(access) for access in needed(options) if not _allowed(api, access)]
+            if missing:
+                may = f"the service account is not allowed to {listing(missing)}"
+                return [f"{may}; a ClusterRole has to allow it"]
+            name = os.environ.get("NODE_NAME", "")
+            if name and api.get(f"{_NODES}/{name}", GET_NODE) is None:
+                return [f"NODE_NAME is {name}, and there is no such node"]
+    except Failure as failure:
+        return [str(failure)]
+    return []
+
+
+def needed(options: Kubernetes) -> list[Access]:
+    """Return what RBAC has to allow for a hook with these options."""
+    needed = [GET_NODE, PATCH_NODE, RECORD]
+    needed += [] if os.environ.get("NODE_NAME") else [LIST_NODES]
+    needed += [] if options.conditions == "off" else [PATCH_STATUS]
+    return needed + ([LIST_PODS, EVICT] if options.drain else [])
+
+
+def _allowed(api: Api, access: Access) -> bool:
+    resource, _, subresource = access.resource.partition("/")
+    attributes = {"verb": access.verb, "group": access.group, "resource": resource}
+    attributes |= {"subresource": subresource} if subresource else {}
+    attributes |= {"namespace": "default"} if access == RECORD else {}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    return bool(api.create(path, REVIEW, review)["status"].get("allowed"))
+
+
+class _Hook:
+    """One stage of one event, on one Node."""
+
+    def __init__(self, run: Run, options: Kubernetes, api: Api) -> None:
+        self._run, self._options, self._api = run, options, api
+        self._id = run.call.event.id
+        self._status_access = PATCH_NODE if options.conditions == "off" else PATCH_STATUS
+
+    # The stages
+
+    def announce(self) -> list[str]:
+        node = self._announced(self._node())
+        return [f"node {name_of(node)}: {nodes.describe(nodes.marks_of(node)[self._id])}"]
+
+    def prepare(self) -> list[str]:
+        node = self._announced(self._node())
+        stage: nodes.Stage = "draining" if self._options.drain else "cordoned"
+
+        def cordon(node: Node) -> Node:
+            mark = msgspec.structs.replace(self._mark(node), stage=stage, drained=False)
+            return nodes.cordon_patch(node, self._id, mark, self._options.taint)
+
+        node = self._change(node, cordon, PATCH_NODE)
+        name = name_of(node)
+        node = self._set(node, stage=stage)
+        if not self._options.drain:
+            return [f"node {name} is cordoned"]
+        until = self._run.end - min(RESERVE, self._run.left() * LAST_SHARE)
+        self._api.end = until
+        try:
+            evicted = self._drain(name, until)
+        except Failure as failure:
+            self._api.end = self._run.end
+            self._give_up(name, str(failure))
+            raise
+        self._api.end = self._run.end
+        self._set(node, "Drained", stage="cordoned", drained=True)
+        return [f"node {name} is drained, {counted(evicted, 'pod')} evicted"]
+
+    def start(self) -> list[str]:
+        node = self._announced(self._node())
+        self._set(node, stage="started")
+        return [f"node {name_of(node)}: {self._run.call.event.type} has started"]
+
+    def release(self) -> list[str]:
+        saved = self._run.load(STATE, Saved)
+        assert saved is not None
+        line = self._released(saved, "EventOver")
+        self._run.forget(STATE)
+        return [line]
+
+    def _give_up(self, name: str, why: str) -> None:
+        """Write on the Node that the drain failed, if the API server is there to be told so."""
+        try:
+            if self._options.keep_cordoned:
+                if (node := self._get(name)) is not None:
+                    self._set(node, "DrainFailed", why, stage="cordoned")
+            elif (saved := self._run.load(STATE, Saved)) is not None:
+                self._released(saved, "DrainFailed", why)
+        except Failure:
+            pass  # the drain's own failure says more
+
+    def _released(self, saved: Saved, reason: str, why: str = "") -> str:
+        name, id = saved.node, self._id
+        node = self._get(name)
+        if node is None:
+            return f"there is no node {name} any more"
+        if id not in nodes.marks_of(node):
+            if patch := nodes.conditions_patch(node, saved.prefix, reason):
+                self._api.patch(f"{_NODES}/{name}/status", PATCH_STATUS, patch)
+            return f"node {name} has no annotation of this event, so it stays as it is"
+        node = self._set(node, reason, why, stage="over")
+        if nodes.opens(node, id):
+            node = self._wait_until_ready(node, saved)
+        node = self._change(node, lambda node: nodes.release_patch(node, id), PATCH_NODE)
+        if not nodes.is_cordoned(node):
+            return f"node {name} takes pods"
+        if any(mark.held for mark in nodes.marks_of(node).values()):
+            return f"node {name} stays cordoned for another event"
+        return f"node {name} stays cordoned by {nodes.cordoned_by(node)}"
+
+    # Its parts
+
+    def _announced(self, node: Node) -> Node:
+        """Write on the Node what is coming, once."""
+        if (mark := nodes.marks_of(node).get(self._id)) is None:
+            prefix = self._prefix()
+            if self._run.load(STATE, Saved) is None:
+                saved = Saved(name_of(node), prefix, _boot_id(), nodes.boot_id(node))
+                self._run.save(STATE, saved)
+            mark = first = nodes.mark_of(self._run.call, prefix)
+
+            def announce(node: Node) -> Node:
+                mark = msgspec.structs.replace(first, cordoned_by=nodes.cordoned_by(node))
+                return nodes.mark_patch(node, self._id, mark, "")
+
+            node = self._change(node, announce, self._status_access)
+        if mark.stage == "announced":
+            self._record(node, nodes.describe(mark))
+        return node
+
+    def _set(self, node: Node, reason: str = "", why: str = "", **changes: Any) -> Node:
+        """Change the mark of the event, and the conditions with it; `reason` and `why` are those of
+        conditions that become False."""
+        reason = reason or str(changes["stage"]).capitalize()
+
+        def change(node: Node) -> Node:
+            mark = msgspec.structs.replace(self._mark(node), **changes)
+            return nodes.mark_patch(node, self._id, mark, reason, why)
+
+        return self._change(node, change, self._status_access)
+
+    def _mark(self, node: Node) -> Mark:
+        mark = nodes.marks_of(node).get(self._id)
+        if mark is None:
+            raise Failure(f"somebody has removed the annotation of this event from {name_of(node)}")
+        return mark
+
+    def _change(self, node: Node, patch: Callable[[Node], Node], access: Access) -> Node:
+        """Return the Node after the patch, made again if the Node has changed meanwhile."""
+        name = name_of(node)
+        path = f"{_NODES}/{name}" + ("/status" if access == PATCH_STATUS else "")
+        while True:
+            try:
+                return self._api.patch(path, access, patch(node))
+            except Refused as refused:
+                if refused.status != 409 or self._api.end - guard.monotonic() < CONFLICT_PAUSE:
+                    raise
+            wait(CONFLICT_PAUSE)
+            node = self._required(name)
+
+    def _record(self, node: Node, message: str) -> None:
+        """Create a Node event, whose name every attempt has in common."""
+        call, name, now = self._run.call, name_of(node), nodes.now()
+        digest = hashlib.sha256(f"{name}\0{call.event.id}".encode()).hexdigest()
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"forewarn.{digest[:32]}", "namespace": "default"},
+            "involvedObject": {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "name": name,
+                "uid": node["metadata"]["uid"],
+            },
+            "type": "Normal",
+            "reason": f"{call.event.type}Planned",
+            "message": message[: nodes.MAX_MESSAGE],
+            "source": {"component": MANAGER, "host": name},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        try:
+            self._api.create(_EVENTS, RECORD, event)
+        except Refused as refused:
+            if refused.status != 409:  # an earlier attempt has created it
+                raise
+
+    def _prefix(self) -> str | None:
+        match self._options.conditions:
+            case "off":
+                return None
+            case "standard":
+                return ""
+            case "prefixed":
+                return nodes.PREFIX
+        return "" if self._api.version() >= STANDARD_CONDITIONS else nodes.PREFIX
+
+    def _wait_until_ready(self, node: Node, saved: Saved) -> Node:
+        """Wait until kubelet says Ready, and after a reboot, until it says so since the reboot."""
+        name = name_of(node)
+        until = self._run.at_most(seconds(self._options.wait_ready))
+        rebooted = bool(saved.boot) and _boot_id() != saved.boot
+        while True:
+            known = saved.reported_boot
+            stale = rebooted and bool(known) and nodes.boot_id(node) == known
+            if nodes.condition(node, "Ready") in ("True", None) and not stale:
+                return node
+            if guard.monotonic() + ROUND > until:
+                state = "has not reported since the reboot" if stale else "is not Ready"
+                raise Failure(f"node {name} stays cordoned: its kubelet {state}")
+            wait(ROUND)
+            node = self._required(name)
+
+    # Pods
+
+    def _drain(self, name: str, until: float) -> int:
+        """Evict the node's pods, and wait until none is left; return how many were evicted."""
+        last = min(LAST, (until - guard.monotonic()) * LAST_SHARE)
+        evicted: set[str] = set()
+        hurried: set[str] = set()
+        refusals: dict[str, str] = {}
+        not_until: dict[str, float] = {}
+        selector = {"labelSelector": self._options.pods} if self._options.pods else {}
+        version = "v1" if self._api.version() >= NEW_EVICTION else "v1beta1"
+        while True:
+            query = {"fieldSelector": f"spec.nodeName={name}", **selector}
+            pods = self._api.objects("/api/v1/pods", LIST_PODS, Pod, **query)
+            pods = [pod for pod in pods if not pod.stays]
+            self._refuse_what_would_be_lost([pod for pod in pods if not pod.ends])
+            if not pods:
+                return len(evicted)
+            left = until - guard.monotonic()
+            hurry = left <= last
+            for pod in sorted(pods, key=lambda pod: pod.spec.priority):
+                uid = pod.metadata.uid
+                if (uid in hurried if hurry else pod.ends) or guard.monotonic() < not_until.get(
+                    uid, 0
+                ):
+                    continue
+                grace = max(1, int(last / 2)) if hurry else None
+                try:
+                    self._evict(pod, version, grace)
+                except Refused as refused:
+                    if refused.status not in (429, 500, 503):
+                        raise
+                    refusals[uid] = str(refused)
+                    not_until[uid] = guard.monotonic() + (refused.retry_after or 0.0)
+                else:
+                    evicted.add(uid)
+                    refusals.pop(uid, None)
+                    if hurry:
+                        hurried.add(uid)
+            if guard.monotonic() + ROUND >= until:
+                raise Failure(self._what_is_left(name, pods, refusals))
+            wait(ROUND)
+
+    def _refuse_what_would_be_lost(self, pods: list[Pod]) -> None:
+        if not self._options.force and (bare := [pod.name for pod in pods if not pod.controllers]):
+            raise Failure(
+                f"the node cannot be drained: no controller would start {_names(bare)} elsewhere;"
+                " set force = true to delete such pods, or pods to leave them"
+            )
+        if not self._options.delete_empty_dir_data:
+            local = [
+                pod.name
+                for pod in pods
+                if any(volume.empty_dir is not None for volume in pod.spec.volumes)
+            ]
+            if local:
+                raise Failure(
+                    f"the node cannot be drained: the emptyDir of {_names(local)} would be lost;"
+                    " set delete_empty_dir_data = true, or pods to leave them"
+                )
+
+    def _evict(self, pod: Pod, version: str, grace: int | None) -> None:
+        options: dict[str, Any] = {"preconditions": {"uid": pod.metadata.uid}}
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/eviction"
+        eviction = {
+            "apiVersion": f"policy/{version}",
+            "kind": "Eviction",
+            "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace},
+            "deleteOptions": options,
+        }
+        try:
+            self._api.create(path, EVICT, eviction, patient=False)
+        except Refused as refused:
+            if refused.status not in (404, 409):  # it is gone, or another has its name
+                raise
+
+    def _what_is_left(self, name: str, pods: list[Pod], refusals: dict[str, str]) -> str:
+        left = f"the time is up, and node {name} still has {_names([pod.name for pod in pods])}"
+        reasons = sorted(
+            {refusals[pod.metadata.uid] for pod in pods if pod.metadata.uid in refusals}
+        )
+        return "; ".join([left, *reasons[:1]])
+
+    # The Node
+
+    def _node(self) -> Node:
+        """Return this machine's Node: by NODE_NAME, else the one that is called as the machine is,
+        else by its providerID. Never one whose providerID names another machine."""
+        machine = self._run.call.machine
+        if (saved := self._run.load(STATE, Saved)) is not None:
+            return self._required(saved.node)
+        if name := os.environ.get("NODE_NAME", ""):
+            if (node := self._get(name)) is None:
+                raise Failure(f"NODE_NAME is {name}, and there is no such node")
+            if nodes.is_another(node, machine):
+                raise Failure(
+                    f"NODE_NAME is {name}, but by its providerID that is the machine"
+                    f" {nodes.machine_of(node)}, and not {machine}"
+                )
+            return node
+        from forewarn.client.identity import host_name  # rarely needed
+
+        node = self._get(host_name(machine) or machine.lower())
+        if node is not None and not nodes.is_another(node, machine):
+            return node
+        every = self._api.objects(_NODES, LIST_NODES, dict)
+        found = [node for node in every if nodes.machine_of(node) == machine.lower()]
+        if len(found) != 1:
+            names = listing([name_of(node) for node in found]) if found else "none"
+            raise Failure(f"which node is {machine}? By providerID: {names}; set NODE_NAME")
+        return found[0]
+
+    def _get(self, name: str) -> Node | None:
+        return self._api.get(f"{_NODES}/{name}", GET_NODE)
+
+    def _required(self, name: str) -> Node:
+        node = self._get(name)
+        if node is None:
+            raise Failure(f"there is no node {name} any more")
+        return node
+
+
+def _names(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def _boot_id() -> str:
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError:
+        return ""
