@@ -425,6 +425,7 @@ declare namespace api {
     user_event_limit: number | null;
     auto_approve: Array<"Freeze" | "Reboot" | "Redeploy" | "Preempt" | "Terminate">;
     all_instances_down: boolean;
+    event_grid: boolean;
     terminate_notice: number | null;
     coverage: Coverage;
     windows: Array<string>;
@@ -452,6 +453,7 @@ declare namespace api {
     user_event_limit: number | null;
     auto_approve: Array<"Freeze" | "Reboot" | "Redeploy" | "Preempt" | "Terminate">;
     all_instances_down: boolean;
+    event_grid: boolean;
     terminate_notice: number | null;
     coverage: Coverage;
     windows: Array<string>;
@@ -1329,6 +1331,7 @@ declare namespace api {
     | "enrollment"
     | "evacuate"
     | "event"
+    | "event_grid"
     | "events"
     | "exclude_groups"
     | "exclude_host_labels"

@@ -13,17 +13,45 @@ import msgspec
 from forewarn.arm.errors import ArmError, not_found
 from forewarn.control.http.access.authorization import host_visible, visible_on_host
 from forewarn.control.http.context import CallContext
+from forewarn.control.views.azure import (
+    DEFAULT_LOCATION as DEFAULT_LOCATION,
+)
+from forewarn.control.views.azure import (
+    DEFAULT_RESOURCE_GROUP as DEFAULT_RESOURCE_GROUP,
+)
+from forewarn.control.views.azure import (
+    DEFAULT_SUBSCRIPTION as DEFAULT_SUBSCRIPTION,
+)
+from forewarn.control.views.azure import (
+    MACHINES as MACHINES,
+)
+from forewarn.control.views.azure import (
+    SCALE_SETS as SCALE_SETS,
+)
+from forewarn.control.views.azure import (
+    group_id as group_id,
+)
+from forewarn.control.views.azure import (
+    location_of as location_of,
+)
+from forewarn.control.views.azure import (
+    resource_group_of as resource_group_of,
+)
+from forewarn.control.views.azure import (
+    scale_set_id as scale_set_id,
+)
+from forewarn.control.views.azure import (
+    scale_set_of as scale_set_of,
+)
+from forewarn.control.views.azure import (
+    subscription_of as subscription_of,
+)
 from forewarn.core import Event, Group, GroupKind, Machine
 from forewarn.core.fleet import Host
 
-DEFAULT_SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
-DEFAULT_RESOURCE_GROUP = "forewarn"
-DEFAULT_LOCATION = "local"
 CREATED = "1970-01-01T00:00:00Z"  # of everything: when a machine was made is not known
 INSTANCE_DIGITS = 9  # at most, in the number of a member of a scale set
 HOST_GROUP = "hosts"  # that all hosts are in
-MACHINES = "Microsoft.Compute/virtualMachines"
-SCALE_SETS = "Microsoft.Compute/virtualMachineScaleSets"
 AVAILABILITY_SETS = "Microsoft.Compute/availabilitySets"
 HOST_GROUPS = "Microsoft.Compute/hostGroups"
 
@@ -63,25 +91,6 @@ class ScaleSet(msgspec.Struct, frozen=True):
                     yield (id.zfill(INSTANCE_DIGITS),), group, machine
 
 
-def subscription_of(group: Group) -> str:
-    return group.place.subscription or DEFAULT_SUBSCRIPTION
-
-
-def resource_group_of(group: Group) -> str:
-    return group.place.resource_group or DEFAULT_RESOURCE_GROUP
-
-
-def location_of(group: Group) -> str:
-    return group.place.location or DEFAULT_LOCATION
-
-
-def scale_set_of(group: Group) -> str:
-    """Return the name of the scale set that a group is, or is part of; empty if it is none."""
-    if group.kind is not GroupKind.SCALE_SET:
-        return ""
-    return group.place.scale_set or group.name
-
-
 def instance_id(group: Group, machine: Machine) -> str:
     """Return the number by which a machine is addressed in its scale set; its name if that is
     flexible."""
@@ -98,18 +107,10 @@ def is_uniform(group: Group) -> bool:
     return group.kind is GroupKind.SCALE_SET and not group.place.flexible
 
 
-def group_id(group: Group) -> str:
-    return f"/subscriptions/{subscription_of(group)}/resourceGroups/{resource_group_of(group)}"
-
-
 def machine_id(group: Group, machine: Machine) -> str:
     if is_uniform(group):
         return f"{scale_set_id(group)}/virtualMachines/{instance_id(group, machine)}"
     return f"{group_id(group)}/providers/{MACHINES}/{machine.name}"
-
-
-def scale_set_id(group: Group) -> str:
-    return f"{group_id(group)}/providers/{SCALE_SETS}/{scale_set_of(group)}"
 
 
 def availability_set_id(group: Group) -> str:

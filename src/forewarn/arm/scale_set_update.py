@@ -1,11 +1,12 @@
-"""What a PUT or PATCH of a scale set changes: the number of its machines, and its rules for
-events. Everything else has to be as GET gives it, or can be left out.
+"""What a PUT or PATCH changes: the number of machines of a scale set, and the rules for events of a
+scale set, an availability set or a machine in neither. Everything else has to be as GET gives it,
+or can be left out.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -28,7 +29,10 @@ APPROVED_TYPES = {
     f"{EVENTS_POLICY}.userInitiatedRedeploy.automaticallyApprove": EventType.REDEPLOY,
 }
 ALL_DOWN = f"{EVENTS_POLICY}.allInstancesDown.automaticallyApprove"
-CHANGEABLE = {path.lower(): path for path in (CAPACITY, ENABLE, TIMEOUT, *APPROVED_TYPES, ALL_DOWN)}
+PUBLISHED = (
+    f"{EVENTS_POLICY}.scheduledEventsAdditionalPublishingTargets.eventGridAndResourceGraph.enable"
+)
+RULES = (*APPROVED_TYPES, ALL_DOWN, PUBLISHED)
 # What clients send back as they got it, and which may have changed since.
 READ_ONLY = re.compile(
     r"(etag|systemData|properties\.(provisioningState|timeCreated))(\..*)?$", re.IGNORECASE
@@ -43,30 +47,59 @@ class ScaleSetUpdate(msgspec.Struct, frozen=True):
 def read_update(body: dict[str, Any], current: dict[str, Any]) -> ScaleSetUpdate:
     """Return what a body asks for; `current` is what GET gives. Raises ArmError if that cannot be
     changed."""
+    offered = f"of a scale set, forewarn changes {CAPACITY}, {EVENTS_POLICY} and {NOTIFICATION}"
+    values = _values(body, current, (CAPACITY, ENABLE, TIMEOUT, *RULES), offered)
+    capacity = values.pop(CAPACITY, None)
+    if capacity is not None:
+        _check_capacity(capacity, current["sku"]["capacity"], current["name"])
+    notice = _terminate_notice(values, current)
+    change_rules = _rules(values)
+
+    def change(policy: Policy) -> Policy:
+        kept = policy.terminate_notice if notice is msgspec.UNSET else notice
+        return msgspec.structs.replace(change_rules(policy), terminate_notice=kept)
+
+    return ScaleSetUpdate(capacity, change)
+
+
+def read_rules(
+    body: dict[str, Any], current: dict[str, Any], owner: str = ""
+) -> Callable[[Policy], Policy]:
+    """Do the same for what is no scale set; with `owner`, that has the rules. Raises ArmError."""
+    offered = f"forewarn changes {EVENTS_POLICY} only"
+    if owner:
+        offered = f"its {EVENTS_POLICY} is that of {owner}, and nothing else can be changed"
+    return _rules(_values(body, current, () if owner else RULES, offered))
+
+
+def _values(
+    body: dict[str, Any], current: dict[str, Any], paths: Iterable[str], offered: str
+) -> dict[str, Any]:
+    """Return the values by path that differ from the current ones. Raises ArmError."""
+    changeable = {path.lower(): path for path in paths}
     values: dict[str, Any] = {}
     refused: list[str] = []
     for path, value in _differences(body, current, ""):
-        if path.lower() in CHANGEABLE:
-            values[CHANGEABLE[path.lower()]] = value
+        if path.lower() in changeable:
+            values[changeable[path.lower()]] = value
         elif not READ_ONLY.match(path):
             refused.append(path)
     if refused:
         raise ArmError(
             409,
             "PropertyChangeNotAllowed",
-            f"Changing property '{refused[0]}' is not allowed: of a scale set, forewarn changes"
-            f" {CAPACITY}, {EVENTS_POLICY} and {NOTIFICATION}. Send everything else as GET returns"
-            " it, or leave it out.",
+            f"Changing property '{refused[0]}' is not allowed: {offered}. Send everything else as"
+            " GET returns it, or leave it out.",
             [
                 ("PropertyChangeNotAllowed", f"Changing property '{path}' is not allowed.")
                 for path in refused[1:]
             ],
         )
-    capacity = values.pop(CAPACITY, None)
-    if capacity is not None:
-        _check_capacity(capacity, current["sku"]["capacity"], current["name"])
-    notice = _terminate_notice(values, current)
-    for path in (*APPROVED_TYPES, ALL_DOWN):
+    return values
+
+
+def _rules(values: dict[str, Any]) -> Callable[[Policy], Policy]:
+    for path in RULES:
         _require_boolean(path, values.get(path, False))
 
     def change(policy: Policy) -> Policy:
@@ -76,10 +109,10 @@ def read_update(body: dict[str, Any], current: dict[str, Any]) -> ScaleSetUpdate
             policy,
             auto_approve=tuple(type for type, always in approved.items() if always),
             all_instances_down=values.get(ALL_DOWN, policy.all_instances_down),
-            terminate_notice=policy.terminate_notice if notice is msgspec.UNSET else notice,
+            event_grid=values.get(PUBLISHED, policy.event_grid),
         )
 
-    return ScaleSetUpdate(capacity, change)
+    return change
 
 
 def _differences(wanted: Any, current: Any, path: str) -> Iterator[tuple[str, Any]]:

@@ -10,11 +10,12 @@ from typing import Any
 from forewarn.arm import inventory as i
 from forewarn.arm.preconditions import machine_tag, scale_set_tag
 from forewarn.arm.times import iso_duration, moment
-from forewarn.core import Event, EventType, Group, Machine, Source, Status
+from forewarn.core import Event, EventType, Group, GroupKind, Machine, Policy, Source, Status
 from forewarn.core.events import UNKNOWN_DURATION
 from forewarn.core.fleet import Health, Host
 from forewarn.core.time import SECOND, Time
 from forewarn.metadata.endpoint.to_wire import VM_SIZE, computer_name
+from forewarn.wire.versions import NEWEST
 
 SUCCEEDED = "Succeeded"
 PROVISIONED = "ProvisioningState/succeeded"
@@ -83,8 +84,10 @@ def virtual_machine(
         properties |= {"priority": "Spot", "evictionPolicy": "Delete"}
     if i.scale_set_of(group):
         properties["virtualMachineScaleSet"] = {"id": i.scale_set_id(group)}
-    elif group.kind.value == "availability-set":
+    elif group.kind is GroupKind.AVAILABILITY_SET:
         properties["availabilitySet"] = {"id": i.availability_set_id(group)}
+    elif group.kind is GroupKind.STANDALONE:
+        properties["scheduledEventsPolicy"] = _events_policy(group.policy)
     if machine.host:
         properties["host"] = {"id": i.host_id(machine.host)}
     if expand:
@@ -219,7 +222,20 @@ def availability_set(group: Group) -> dict[str, Any]:
             "platformUpdateDomainCount": len({machine.update_domain for machine in alive}),
             "platformFaultDomainCount": len({machine.fault_domain for machine in alive}),
             "virtualMachines": [{"id": i.machine_id(group, machine)} for machine in alive],
+            "scheduledEventsPolicy": _events_policy(group.policy),
         },
+    }
+
+
+def _events_policy(policy: Policy) -> dict[str, Any]:
+    published = {"enable": policy.event_grid, "scheduledEventsApiVersion": NEWEST.name}
+    return {
+        "scheduledEventsAdditionalPublishingTargets": {"eventGridAndResourceGraph": published},
+        "userInitiatedRedeploy": {
+            "automaticallyApprove": EventType.REDEPLOY in policy.auto_approve
+        },
+        "userInitiatedReboot": {"automaticallyApprove": EventType.REBOOT in policy.auto_approve},
+        "allInstancesDown": {"automaticallyApprove": policy.all_instances_down},
     }
 
 
@@ -265,15 +281,7 @@ def scale_set(scale_set: i.ScaleSet) -> dict[str, Any]:
             "platformFaultDomainCount": len({machine.fault_domain for machine in machines}),
             "overprovision": False,
             "upgradePolicy": {"mode": "Manual"},
-            "scheduledEventsPolicy": {
-                "userInitiatedRedeploy": {
-                    "automaticallyApprove": EventType.REDEPLOY in policy.auto_approve
-                },
-                "userInitiatedReboot": {
-                    "automaticallyApprove": EventType.REBOOT in policy.auto_approve
-                },
-                "allInstancesDown": {"automaticallyApprove": policy.all_instances_down},
-            },
+            "scheduledEventsPolicy": _events_policy(policy),
             "virtualMachineProfile": profile,
         },
     }

@@ -179,6 +179,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     may_postpone: MayPostpone | None = None  # None: its events cannot be postponed
     over_when: OverWhen | None = None  # None: as the service does it
     back_within: Duration | None = None  # how long its machines are waited for; None: 10 min
+    event_grid: bool = False  # publish its events to Event Grid and Azure Resource Graph
 
     @property
     def configuration(self) -> MaintenanceConfiguration | None:

@@ -106,8 +106,8 @@ def test_a_method_that_is_not_offered_is_named(arm: Arm) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "reason"),
     [
-        ("PUT", MACHINE, "the fleet file"),
-        ("PATCH", MACHINE, "the fleet file"),
+        ("PUT", f"{COMPUTE}/virtualMachines/new", "the fleet file"),
+        ("PUT", f"{COMPUTE}/availabilitySets/new", "the fleet file"),
         ("DELETE", f"{COMPUTE}/availabilitySets/web", "the fleet file"),
         ("PUT", f"{COMPUTE}/hostGroups/hosts/hosts/h1", "the fleet file"),
         ("PATCH", f"{COMPUTE}/virtualMachineScaleSets/web/virtualMachines/0", "the fleet file"),

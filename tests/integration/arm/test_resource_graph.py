@@ -81,7 +81,10 @@ def test_a_query_chooses_resources(arm: Arm, steps: str, expected: list[str]) ->
     ("text", "reason"),
     [
         (None, "expected a query"),
-        ("virtualMachines", "at character 1: unknown table 'virtualMachines'; there are Resources"),
+        (
+            "virtualMachines",
+            "at character 1: unknown table 'virtualMachines'; there are Resources, Maint",
+        ),
         ("Resources | where name = 'far-0'", "at character 24: unknown comparison '='"),
         ("Resources | project-away id", "at character 13: unknown operator 'project-away'"),
         ("Resources | where Name == computer", "at character 27: unknown column 'computer'"),
@@ -224,3 +227,106 @@ def test_a_limited_token_sees_its_own() -> None:
         token(service, "ops", Role.ADMIN)
         arm = Arm(service, token(service, "t", Role.TENANT, groups=("far",)).secret.text)
         assert [row["name"] for row in query(arm, MACHINES)["data"]] == ["far-0"]
+
+
+# Events, of groups that publish them.
+
+EVENTS = "maintenanceresources | where type == 'microsoft.maintenance/scheduledevents'"
+PUBLISHING = """
+groups:
+  - {name: web, kind: scale-set, policy: {event_grid: true}, resource_group: Shop, zone: "2",
+     machines: [{name: web_0}, {name: web_1}]}
+  - {name: jump, kind: standalone, policy: {event_grid: true}, machines: [{name: jumpbox}]}
+  - {name: silent, kind: standalone, machines: [{name: silent-0}]}
+"""
+
+
+@pytest.fixture
+def publishing() -> Iterator[Service]:
+    with Service(PUBLISHING) as service:
+        for machine in service.machines:
+            machine.get()
+        yield service
+
+
+def test_events_are_found_from_scheduled_to_completed(publishing: Service) -> None:
+    arm = Arm(publishing)
+    event = publishing["web_1"].restart()
+    publishing["silent-0"].restart()
+    cancelled = publishing["jumpbox"].restart()
+    [row] = query(arm, f"{EVENTS} | where properties.Resources has 'web_1'")["data"]
+    shop = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/Shop/providers"
+    id = f"/Microsoft.Maintenance/scheduledEvents/{event.id}"
+    assert row["id"] == f"{shop}/Microsoft.Compute/virtualMachineScaleSets/web/providers{id}"
+    assert (row["name"], row["resourceGroup"], row["zones"]) == (event.id, "shop", ["2"])
+    document = publishing["web_0"].document()["Events"][0]
+    assert row["properties"] == {**document, "ScheduledEventApiVersion": "2020-07-01"}
+
+    statuses = f"{EVENTS} | project properties.EventStatus, name | sort by name asc"
+    found = {row["name"]: row for row in query(arm, statuses)["data"]}
+    assert {name: row["properties_EventStatus"] for name, row in found.items()} == {
+        event.id: "Scheduled",
+        cancelled.id: "Scheduled",
+    }
+    cancelled.cancel("not today")
+    event.approve()
+    assert query(arm, f"{EVENTS} | where properties.EventStatus == 'Started'")["count"] == 1
+    publishing.clock.advance("1h")
+    found = {row["name"]: row for row in query(arm, statuses)["data"]}
+    assert found[event.id]["properties_EventStatus"] == "Completed"
+    assert found[cancelled.id]["properties_EventStatus"] == "Canceled"
+
+
+def test_the_query_of_azures_page_about_events_is_answered(publishing: Service) -> None:
+    publishing["web_1"].restart()
+    found = query(
+        Arm(publishing),
+        "\nMaintenanceresources\n"
+        '| where type == "microsoft.maintenance/scheduledevents"\n'
+        "| sort by tostring(properties.EventStatus), tostring(properties.EventId) asc\n"
+        "| project resourceGroup, zones, properties.EventStatus, properties.NotBefore,"
+        " properties.Resources, properties.EventId, properties.TargetResourceId,"
+        " properties.EventType, properties.Description\n\n",
+        options={"resultFormat": "table"},
+    )
+    columns = [column["name"] for column in found["data"]["columns"]]
+    row = dict(zip(columns, found["data"]["rows"][0], strict=True))
+    assert (row["properties_EventType"], row["properties_Resources"]) == ("Reboot", ["web_1"])
+
+
+def test_pages_of_events_fit_together_while_events_go_on(
+    publishing: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource_graph, "PAGE", 2)
+    arm, events = Arm(publishing), []
+    for number in range(7):
+        events.append(publishing["jumpbox"].restart())
+        if number < 5:
+            events[-1].cancel("again")
+        else:
+            events.append(publishing["web_0"].restart())
+            publishing.clock.advance("1h")
+    live = publishing["jumpbox"].restart()
+    found: list[str] = []
+    options: dict[str, Any] = {"$top": 2}
+    while True:
+        page = query(arm, f"{EVENTS} | project name", options=options)
+        found += [row["name"] for row in page["data"]]
+        if "$skipToken" not in page:
+            break
+        options["$skipToken"] = page["$skipToken"]
+        if live.status == "Scheduled":
+            live.cancel("it ends between two pages")
+            publishing.clock.advance("1s")
+            publishing["web_1"].restart()  # on no page
+    assert sorted(found) == sorted([live.id, *(event.id for event in events)])
+
+
+def test_a_tenant_finds_the_events_of_its_groups_only(publishing: Service) -> None:
+    token(publishing, "ops", Role.ADMIN)
+    arm = Arm(publishing, token(publishing, "t", Role.TENANT, groups=("jump",)).secret.text)
+    publishing["web_0"].restart()
+    own = publishing["jumpbox"].restart()
+    assert [row["name"] for row in query(arm, EVENTS)["data"]] == [own.id]
+    assert query(arm, f"{EVENTS} | where properties.Resources contains 'web'")["data"] == []
+    assert query(arm, "Resources | where name startswith 'web'")["data"] == []

@@ -1,4 +1,4 @@
-"""Availability sets, which can only be read: their machines are in the fleet file."""
+"""Availability sets: their machines are in the fleet file; their rules for events can change."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from forewarn.arm.inventory import Inventory
 from forewarn.arm.options import EXPAND, PAGED, expansions
 from forewarn.arm.paging import page
 from forewarn.arm.request import Answer, Request
+from forewarn.arm.routes.virtual_machines import change_rules
 from forewarn.arm.routing import COMPUTE, RESOURCE_GROUP, SUBSCRIPTION, route
-from forewarn.core import GroupKind
+from forewarn.core import Group, GroupKind
+from forewarn.core.access import Role
 
 AVAILABILITY_SETS = COMPUTE + "/availabilitySets"
 
@@ -34,8 +36,18 @@ async def list_availability_sets(request: Request) -> Answer:
 
 @route("GET", RESOURCE_GROUP + AVAILABILITY_SETS + "/{name}")
 async def get_availability_set(request: Request) -> Answer:
+    return Answer(body=views.availability_set(_set_of(request)))
+
+
+@route("PUT", RESOURCE_GROUP + AVAILABILITY_SETS + "/{name}", role=Role.OPERATOR)
+@route("PATCH", RESOURCE_GROUP + AVAILABILITY_SETS + "/{name}", role=Role.OPERATOR)
+async def update_availability_set(request: Request) -> Answer:
+    await change_rules(request, lambda: _set_of(request), views.availability_set)
+    return await get_availability_set(request)
+
+
+def _set_of(request: Request) -> Group:
     names = request.names
-    group = Inventory(request.call).availability_set(
+    return Inventory(request.call).availability_set(
         names["subscription"], names["resource_group"], names["name"]
     )
-    return Answer(body=views.availability_set(group))

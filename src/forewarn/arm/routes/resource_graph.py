@@ -18,7 +18,8 @@ from forewarn.arm.kusto.rows import KustoError, Row, Rows, Value
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routes.resources import Resource, resources_at
 from forewarn.arm.routing import route
-from forewarn.core import Time
+from forewarn.control.views.azure import event_id, event_owner, event_resource, is_published
+from forewarn.core import Event, Group, Time
 from forewarn.service.access.secret import hidden
 from forewarn.support import guard
 
@@ -27,8 +28,10 @@ COLUMNS = (
     *("id", "name", "type", "tenantId", "kind", "location", "resourceGroup", "subscriptionId"),
     *("managedBy", "sku", "plan", "properties", "tags", "identity", "zones", "extendedLocation"),
 )
-TABLES = {"Resources": COLUMNS}
+RESOURCES, EVENTS = "Resources", "MaintenanceResources"
+TABLES = {RESOURCES: COLUMNS, EVENTS: COLUMNS}
 MAX_ROWS = 1_000  # of one answer
+PAGE = 200  # events that are read at a time
 MAX_SECONDS = 20.0  # of a query
 TURN = 0.002  # seconds until other requests have their turn
 
@@ -48,23 +51,26 @@ async def query_resources(request: Request) -> Answer:
     if form not in ("objectarray", "table"):
         raise _invalid("resultFormat must be objectArray or table")
     size = min(_number(options.get("$top"), MAX_ROWS), MAX_ROWS)
-    start = _number(options.get("$skipToken"), _number(options.get("$skip"), 0))
+    start, until = _place(options, request.now)
     if not size:
         raise _invalid("$top must be at least 1")
     wanted = None if subscriptions is None else {str(each).lower() for each in subscriptions}
     inventory = i.Inventory(request.call)
     visible = [s for s in inventory.subscriptions() if wanted is None or s.lower() in wanted]
     try:
-        _, query = parse(text, TABLES)
+        table, query = parse(text, TABLES)
         async with request.queries:
-            rows = _resources(inventory, visible, request.now)
-            shown, total = await _run(query, rows, start, size)
+            if table == EVENTS:
+                source: _Source = _Events(request, inventory, visible, until)
+            else:
+                source = _Resources(inventory, visible, request.now)
+            shown, total = await _run(query, source, start, size)
     except KustoError as error:
         raise _invalid(hidden(str(error))) from error
     answer: dict[str, Any] = {"totalRecords": total, "count": len(shown), "facets": []}
     answer |= {"data": shown, "resultTruncated": "false"}
     if start + size < total:
-        answer |= {"$skipToken": str(start + size), "resultTruncated": "true"}
+        answer |= {"$skipToken": f"{start + size}-{until}", "resultTruncated": "true"}
     if form == "table":
         columns = [{"name": name, "type": _type(name, shown)} for name in query.columns]
         cells = [list(row.values()) for row in shown]
@@ -72,17 +78,18 @@ async def query_resources(request: Request) -> Answer:
     return Answer(body=answer)
 
 
-async def _run(query: Query, rows: Rows, start: int, size: int) -> tuple[list[Any], int]:
+async def _run(query: Query, source: _Source, start: int, size: int) -> tuple[list[Any], int]:
     """Return the rows of a page, and how many there are in all. Raises KustoError."""
     shown: list[dict[str, Value]] = []
     total, began = 0, guard.monotonic()
     turn = began
-    for row in query.run(_in_turns(rows)):
+    for row in query.run(_in_turns(source.rows())):
         if row is not None:
             if start <= total < start + size:
                 shown.append({name: row[name] for name in query.columns})
             total += 1
         if row is None or guard.monotonic() - turn > TURN:
+            await source.load()
             await guard.pause(0)
             turn = guard.monotonic()
             if turn - began > MAX_SECONDS:
@@ -99,10 +106,73 @@ def _in_turns(rows: Rows) -> Rows:
             began = guard.monotonic()
 
 
-def _resources(inventory: i.Inventory, subscriptions: Iterable[str], now: Time) -> Rows:
-    for subscription in subscriptions:
-        for resource in resources_at(inventory, {"subscription": subscription}):
-            yield _row(subscription, resource, now)
+class _Source:
+    """The rows of a table: None stands for those that `load` gets."""
+
+    def rows(self) -> Rows:
+        raise NotImplementedError
+
+    async def load(self) -> None: ...
+
+
+class _Resources(_Source):
+    def __init__(self, inventory: i.Inventory, subscriptions: Iterable[str], now: Time) -> None:
+        self._inventory, self._subscriptions, self._now = inventory, subscriptions, now
+
+    def rows(self) -> Rows:
+        for subscription in self._subscriptions:
+            for resource in resources_at(self._inventory, {"subscription": subscription}):
+                yield _row(subscription, resource, self._now)
+
+
+class _Events(_Source):
+    """Events that are published, the latest first: those that are over as long as they are kept.
+    What was announced after the first page is on none, so that pages fit together."""
+
+    def __init__(
+        self, request: Request, inventory: i.Inventory, subscriptions: Iterable[str], until: Time
+    ) -> None:
+        self._platform, self._now, self._until = request.call.platform, request.now, until
+        self._groups = {g.name: g for s in subscriptions for g in inventory.groups(s)}
+        active = sorted(self._platform.active(), key=lambda event: event.raised_at)
+        self._active, self._ids = active, {event.id for event in active}
+        self._page: list[Event] = []
+        self._rest: list[Event] = []  # read, and for a later page
+        self._before: str | None = None
+        self._over = False
+
+    def rows(self) -> Rows:
+        while self._page or not self._over:
+            for event in self._page:
+                group = self._groups.get(event.group)
+                if group and event.raised_at <= self._until and is_published(group, event):
+                    yield self._row(group, event)
+            self._page = []
+            yield None
+
+    async def load(self) -> None:
+        if self._page or self._over:
+            return
+        past = await self._platform.past(None, PAGE, self._before)
+        self._over = len(past) < PAGE
+        self._before = past[-1].id if past else None
+        self._rest += [event for event in past if event.id not in self._ids]
+        last = 0 if self._over else past[-1].raised_at + 1  # there may be more of that instant
+        while self._active and self._active[-1].raised_at >= last:
+            self._rest.append(self._active.pop())
+        self._rest.sort(key=lambda event: (event.raised_at, event.id), reverse=True)
+        number = sum(event.raised_at >= last for event in self._rest)
+        self._page, self._rest = self._rest[:number], self._rest[number:]
+
+    def _row(self, group: Group, event: Event) -> Row:
+        owner, zone = event_owner(group, event), group.place.zone
+
+        def view(_: Time) -> dict[str, Any]:
+            return {**event_resource(owner, group, event), "zones": [zone] if zone else None}
+
+        id, type = event_id(owner, event), "Microsoft.Maintenance/scheduledEvents"
+        resource = Resource(id, event.id, type, i.location_of(group), view)
+        return _row(i.subscription_of(group), resource, self._now)
 
 
 def _row(subscription: str, resource: Resource, now: Time) -> Row:
@@ -141,6 +211,16 @@ def _type(column: str, rows: list[dict[str, Value]]) -> str:
     types = {type(row[column]) for row in rows} - {type(None)}
     names = {str: "string", bool: "boolean", int: "integer", float: "number"}
     return names.get(types.pop(), "object") if len(types) == 1 else "object" if types else "string"
+
+
+def _place(options: dict[str, Any], now: Time) -> tuple[int, Time]:
+    """Return how many rows to leave out, and when the first page was read."""
+    token = options.get("$skipToken")
+    if token is None:
+        return _number(options.get("$skip"), 0), now
+    if not (match := re.fullmatch("([0-9]{1,9})-([0-9]{1,18})", str(token))):
+        raise _invalid("$skipToken must be that of the page before")
+    return int(match[1]), int(match[2])
 
 
 def _number(value: Any, otherwise: int) -> int:

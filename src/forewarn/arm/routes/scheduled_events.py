@@ -15,21 +15,16 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-import msgspec
-
 from forewarn.arm.errors import ArmError, error_body, unwrap
-from forewarn.arm.inventory import location_of
 from forewarn.arm.options import PAGED
 from forewarn.arm.paging import page
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import MAINTENANCE, route
 from forewarn.arm.targets import CHILD, RESOURCE, Target, target_of
-from forewarn.core import Event, Status
+from forewarn.control.views.azure import event_resource
+from forewarn.core import Event
 from forewarn.core.access import Role
-from forewarn.core.time import SECOND
 from forewarn.service.access.secret import hidden
-from forewarn.wire import document as wire
-from forewarn.wire.versions import NEWEST
 
 EVENTS = MAINTENANCE + "/scheduledevents"
 MAX_IDS = 1_000  # in one request: each is a commit
@@ -127,27 +122,4 @@ def _phrase(status: int) -> str:
 
 
 def _view(target: Target, event: Event) -> dict[str, Any]:
-    return {
-        "id": f"{target.id}{EVENTS}/{event.id}",
-        "name": event.id,
-        "type": "Microsoft.Maintenance/scheduledEvents",
-        "location": location_of(target.groups[event.group]),
-        "properties": _properties(event),
-    }
-
-
-def _properties(event: Event) -> Any:
-    """Return an event as in the guests' document."""
-    scheduled = event.status is Status.SCHEDULED
-    shown = wire.Event(
-        id=event.id,
-        status=event.status.value,
-        type=event.type.value,
-        resources=event.resources,
-        not_before=event.not_before // SECOND if scheduled else None,
-        description=event.description,
-        source=event.source.value,
-        duration=event.duration,
-    )
-    document = wire.render(wire.Document(0, (shown,)), NEWEST)
-    return msgspec.json.decode(document)["Events"][0]
+    return event_resource(target.id, target.groups[event.group], event)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from forewarn.arm import views
 from forewarn.arm.errors import ArmError
@@ -21,8 +21,11 @@ from forewarn.arm.options import (
 from forewarn.arm.paging import page_of_parts
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import COMPUTE, RESOURCE_GROUP, SUBSCRIPTION, route
-from forewarn.core import EventType, Group, Machine
+from forewarn.arm.scale_set_update import read_rules
+from forewarn.control.http.context import CallContext
+from forewarn.core import EventType, Group, Machine, Refused
 from forewarn.core.access import Role
+from forewarn.service.platform.platform import Outcomes
 from forewarn.support.limits import MAX_EVENT_MACHINES
 from forewarn.support.text import listing
 
@@ -68,6 +71,38 @@ def _scale_set_id(member: tuple[Group, Machine]) -> tuple[str, ...]:
 async def get_machine(request: Request) -> Answer:
     member = machine_of(request)
     return Answer(body=views.virtual_machine(*member, request.now, expand=expands(request)))
+
+
+@route("PUT", MACHINE, role=Role.OPERATOR)
+@route("PATCH", MACHINE, role=Role.OPERATOR)
+async def update_machine(request: Request) -> Answer:
+    def view(group: Group) -> dict[str, Any]:
+        return views.virtual_machine(group, machine_of(request)[1], request.now)
+
+    await change_rules(request, lambda: machine_of(request)[0], view)
+    return await get_machine(request)
+
+
+async def change_rules(
+    request: Request, find: Callable[[], Group], view: Callable[[Group], dict[str, Any]]
+) -> None:
+    """Change the rules for events of a group, as the body says. Raises ArmError."""
+    body = request.body()
+
+    async def work(call: CallContext, cause: str) -> Outcomes | Refused:
+        try:
+            group = find()
+        except ArmError as error:
+            message = f"{error.message} It can only be made with the fleet file."
+            raise ArmError(409, "OperationNotAllowed", message) from error
+        shown = view(group)
+        owner = "" if "scheduledEventsPolicy" in shown["properties"] else f"group '{group.name}'"
+        change = read_rules(body, shown, owner)
+        return await call.removals.update_scale_set(
+            [group], call.by, change=change, to=None, cause=cause
+        )
+
+    await request.operations.carry_out(request, work)
 
 
 @route("GET", MACHINE + "/instanceView")

@@ -177,6 +177,10 @@ def policy(
     all_instances_down: Annotated[
         bool | None, typer.Option(help="Approve user events while all machines are down.")
     ] = None,
+    event_grid: Annotated[
+        bool | None,
+        typer.Option(help="Publish events to Event Grid and Azure Resource Graph."),
+    ] = None,
     terminate_notice: Annotated[
         str | None, typer.Option(help="Notice of a deletion: 5m to 15m, or 'off'.")
     ] = None,
@@ -228,6 +232,8 @@ def policy(
         request.auto_approve = [type.strip() for type in types]
     if all_instances_down is not None:
         request.all_instances_down = all_instances_down
+    if event_grid is not None:
+        request.event_grid = event_grid
     if terminate_notice is not None:
         off = terminate_notice.lower() == "off"
         notice = None if off else parsed(parse_duration, terminate_notice, "--terminate-notice")
@@ -273,6 +279,7 @@ def _policy(group: s.Group) -> list[tuple[str, str]]:
             "notice of deletions",
             "none" if notice is None else in_words(round(notice * SECOND)),
         ),
+        ("Event Grid, Resource Graph", "published" if group.event_grid else "not published"),
         ("windows", "; ".join(group.windows) or "at any time"),
         ("blackouts", "; ".join(group.blackouts) or "none"),
         ("may postpone", group.may_postpone or "nothing"),

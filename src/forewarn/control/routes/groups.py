@@ -143,7 +143,7 @@ async def set_policy(call: Call, name: Name, data: JSONBody[s.PolicyRequest]) ->
 
 def _changed_policy(policy: Policy, request: s.PolicyRequest) -> Policy:
     changes: dict[str, Any] = {}
-    for field in ("user_event_limit", "all_instances_down"):
+    for field in ("user_event_limit", "all_instances_down", "event_grid"):
         if getattr(request, field) is not msgspec.UNSET:
             changes[field] = getattr(request, field)
     if request.auto_approve is not msgspec.UNSET:

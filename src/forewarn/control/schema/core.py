@@ -153,6 +153,9 @@ class Group(msgspec.Struct, kw_only=True):
     all_instances_down: Annotated[
         bool, doc("Approve user events while all machines of the group are down.")
     ] = False
+    event_grid: Annotated[
+        bool, doc("Publish its events to Event Grid and Azure Resource Graph.")
+    ] = False
     terminate_notice: Annotated[
         float | None, doc("Seconds of notice before a deletion; null: deletions are not announced.")
     ] = None
@@ -629,6 +632,10 @@ class PolicyRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     all_instances_down: Annotated[
         bool | msgspec.UnsetType,
         doc("Approve user events while all machines of the group are down."),
+    ] = msgspec.UNSET
+    event_grid: Annotated[
+        bool | msgspec.UnsetType,
+        doc("Publish its events to Event Grid and Azure Resource Graph."),
     ] = msgspec.UNSET
     terminate_notice: Annotated[
         float | msgspec.UnsetType | None,

@@ -153,6 +153,7 @@ def group(group: Group, counts: CoverageCounts) -> s.Group:
         user_event_limit=group.policy.user_event_limit,
         auto_approve=[type.value for type in group.policy.auto_approve],
         all_instances_down=group.policy.all_instances_down,
+        event_grid=group.policy.event_grid,
         terminate_notice=group.policy.terminate_notice / SECOND
         if group.policy.terminate_notice is not None
         else None,

@@ -107,6 +107,7 @@ export function Group({ name, query }) {
           ["DocumentIncarnation", String(of.incarnation)],
           ["Starts without approval", of.auto_approve.length ? `user events of type ${of.auto_approve.join(", ")}` : "no user event"],
           ["While all its machines are down", of.all_instances_down && "user events start without approval"],
+          ["Event Grid, Resource Graph", of.event_grid && "its events are published there"],
           ["User events at a time", of.user_event_limit === null ? "any number" : String(of.user_event_limit)],
           ["Notice before a deletion", of.terminate_notice === null ? "deletions are not announced" : duration(of.terminate_notice * 1_000)],
           ["May postpone", of.may_postpone ?? "never"],

@@ -29,6 +29,7 @@ const policyFields = (group, more, session) => [
   ...(session.limited ? [] : operatorsPolicy(group)),
   { name: "auto_approve", label: "Start without approval", type: "list", value: group.auto_approve.join(", "), choices: typesThat(session, "by_user"), cleared: [], help: "Types of user events, separated by commas." },
   { name: "all_instances_down", label: "Start user events without approval while all machines are down", type: "check", value: group.all_instances_down, cleared: false },
+  { name: "event_grid", label: "Publish events to Event Grid and Azure Resource Graph", type: "check", value: group.event_grid, cleared: false },
   { name: "user_event_limit", label: "User events at a time", type: "number", value: group.user_event_limit ?? "", cleared: null, help: "Empty for any number." },
   ...(group.kind === "scale-set" ? terminatePolicy(group) : []),
 ];

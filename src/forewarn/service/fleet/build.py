@@ -350,6 +350,7 @@ def _policy(entry: e.PolicyEntry, at: Where, kind: GroupKind, problems: Problems
         user_event_limit=limit,
         auto_approve=tuple(entry.auto_approve),
         all_instances_down=entry.all_instances_down,
+        event_grid=entry.event_grid,
         terminate_notice=notice,
         windows=windows,
         blackouts=blackouts,

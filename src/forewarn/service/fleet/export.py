@@ -95,6 +95,7 @@ def _policy(policy: Policy) -> PolicyEntry:
         user_event_limit=policy.user_event_limit,
         auto_approve=list(policy.auto_approve),
         all_instances_down=policy.all_instances_down,
+        event_grid=policy.event_grid,
         terminate_notice=None if notice is None else f"{notice / SECOND:g}s",
         windows=[window.text for window in policy.windows],
         blackouts=[blackout.text for blackout in policy.blackouts],

@@ -162,6 +162,9 @@ class PolicyEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit
     all_instances_down: Annotated[
         bool, _meta("Approve users' events while all machines of the group are down?")
     ] = False
+    event_grid: Annotated[
+        bool, _meta("Publish its events to Event Grid and Azure Resource Graph?")
+    ] = False
     terminate_notice: Annotated[
         str | None,
         _meta(

@@ -33,6 +33,7 @@ groups:
       user_event_limit: 10
       auto_approve: [Reboot]
       all_instances_down: true
+      event_grid: true
       terminate_notice: PT5M
     machines:
       - {name: web_0, address: 10.0.0.10, update_domain: 3, host: a, spot: true, tags: {k: v},
@@ -53,6 +54,7 @@ def test_a_whole_fleet_is_read() -> None:
     assert web.policy.user_event_limit == 10
     assert web.policy.auto_approve == (EventType.REBOOT,)
     assert web.policy.all_instances_down
+    assert web.policy.event_grid
     assert web.policy.terminate_notice == 5 * MINUTE
     assert web.labels == {"tier": "web"}
     assert (web.place.location, web.place.zone, web.place.scale_set) == ("north", "2", "web")
