@@ -64,8 +64,16 @@ class CleanRoot:
         if user:
             spec = user if ":" in user else f"{user}:{user}"
             inside = ["chroot", f"--userspec={spec}", str(self._root)]
-        enter = ["nsenter", f"--target={self._holder.pid}", "--mount", "--wd=/"]
-        return [*enter, *inside, "/usr/bin/env", "-i", f"PATH={PATH}", *argv]
+        return [*self.outside(*inside), "/usr/bin/env", "-i", f"PATH={PATH}", *argv]
+
+    @property
+    def path(self) -> Path:
+        """Where it is, for a program that runs `outside`."""
+        return self._root
+
+    def outside(self, *argv: str) -> list[str]:
+        """As it has to be said to run beside it, where it can be seen: to make it the root."""
+        return ["nsenter", f"--target={self._holder.pid}", "--mount", "--wd=/", *argv]
 
     def run(self, *argv: str, user: str = "", **more: Any) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -82,9 +90,8 @@ class CleanRoot:
     def mount(self, directory: Path) -> None:
         """Show a directory of this machine there, at the same path."""
         target = f"{self._root}{directory}"
-        enter = ["nsenter", f"--target={self._holder.pid}", "--mount", "--wd=/"]
         for argv in (["mkdir", "-p", target], ["mount", "--bind", str(directory), target]):
-            subprocess.run([*enter, *argv], check=True)
+            subprocess.run(self.outside(*argv), check=True)
 
     def bring(self, file: Path) -> str:
         """A copy of it, there; its path."""
