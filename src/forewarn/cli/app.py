@@ -37,6 +37,9 @@ COMMANDS = {
         "node",
         "Run the node of this host, check its settings, or list its machines for nftables.",
     ),
+    "driver": CommandModule(
+        "driver", "Run the driver process of this host, or check its settings."
+    ),
     "status": CommandModule("status"),
     "tonight": CommandModule("tonight"),
     "apply": CommandModule("apply"),

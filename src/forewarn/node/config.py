@@ -162,6 +162,18 @@ def address_rules(
     return guest_addresses(own, per_host=nodes is not None or local_node is not None)
 
 
+class DriverProcessConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The configuration of `forewarn driver`."""
+
+    hosts: tuple[str, ...]  # on which it acts
+    control: tuple[Address, ...]  # of control nodes
+    tls: Tls  # of this process
+    authority: Path  # of control's certificate, as PEM
+    directory: Path  # for fence numbers, and the files of the driver
+    driver: DriverConfig
+    at_once: int  # calls of the driver
+
+
 class HostNodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration of `forewarn node`."""
 

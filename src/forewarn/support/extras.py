@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Literal, TypeAlias
 
-Extra: TypeAlias = Literal["test", "server", "node", "postgres"]
+Extra: TypeAlias = Literal["test", "server", "node", "driver", "postgres"]
 
 # The modules whose absence shows that an extra is not installed, by extra.
 MODULES: dict[Extra, tuple[str, ...]] = {
@@ -30,6 +30,7 @@ MODULES: dict[Extra, tuple[str, ...]] = {
         "yaml",
     ),
     "node": ("cryptography", "httptools", "structlog", "uvicorn", "yaml"),
+    "driver": ("structlog", "yaml"),
     "postgres": ("psycopg",),
 }
 
@@ -55,6 +56,8 @@ def missing(extra: Extra, what: str) -> str:
         return f"{what} needs the packages of the test kit: pip install 'forewarn[test]'"
     if extra == "node":
         return f"{what} needs the packages of a node: pip install 'forewarn[node]'"
+    if extra == "driver":
+        return f"{what} needs the packages of a driver process: pip install 'forewarn[driver]'"
     if extra == "postgres":
         return f"{what} needs its driver: pip install 'forewarn[server,postgres]'"
     return f"{what} needs the server packages: pip install 'forewarn[server]'"

@@ -89,10 +89,9 @@ class DriverProcess:
             stream.send(Progressed(id, progress[:MAX_TEXT]))
 
     async def run(self) -> None:
-        """Work for control until cancelled."""
+        """Work for control until cancelled. The driver is open."""
         loops = guard.Tasks()
         try:
-            await self._driver.open()
             running = [loops.start(self._watch(), "signs of life")]
             running += [loops.start(self._keep_connected(d), "control") for d in self._dials]
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
 from forewarn.drivers import registry
 from forewarn.drivers.port import DriverOptions
-from forewarn.node.settings.model import Settings
+from forewarn.drivers.registry import DriverConfig
+from forewarn.node.settings.model import DEFAULT, LoadedSettings, Origin, Settings
 
 _SETTINGS = frozenset(field.name for field in msgspec.structs.fields(Settings))
 
@@ -57,6 +58,40 @@ def with_defaults(driver: str, table: Mapping[str, Any]) -> dict[str, Any]:
         return dict(table)
     values: dict[str, Any] = msgspec.to_builtins(msgspec.convert(table, options))
     return values
+
+
+def driver_config(
+    loaded: LoadedSettings, report: Callable[[str, str, Origin | None], None]
+) -> DriverConfig:
+    """Return the driver that is selected, and its options. `report` is called with the key, the
+    message and, if it is another one than the key's, the place of each problem."""
+    settings, name = loaded.settings, loaded.settings.driver
+    try:
+        driver_type = registry.load(name)
+    except registry.DriverUnusable as error:
+        report("driver", f"driver = '{name}': {error}", None)
+        return DriverConfig()
+    if problem := name_problem(name):
+        report("driver", f"driver = '{name}': {problem}", None)
+        return DriverConfig()
+    for table in settings.driver_options:
+        if table != name:
+            origins = loaded.origins
+            origin = next((o for k, o in origins.items() if k.startswith(f"{table}.")), DEFAULT)
+            message = f'[{table}] is only used with driver = "{table}"; set that, or remove it'
+            report(table, message, origin)
+    values = settings.driver_options.get(name, {})
+    for explanation in missing_options(name, values).values():
+        report("driver", f'driver = "{name}" needs a table [{name}] with {explanation}', None)
+        return DriverConfig()
+    try:
+        options = msgspec.convert(values, driver_type.options)
+    except msgspec.ValidationError as error:
+        report("driver", f"[{name}] cannot be used: {error}", None)
+        return DriverConfig()
+    for key, problem in options.problems():
+        report(f"{name}.{key}", f"{name}.{key}: {problem}", None)
+    return DriverConfig(name, options)
 
 
 def _plain(kind: Any) -> Any:

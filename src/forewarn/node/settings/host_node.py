@@ -22,9 +22,9 @@ from forewarn.node.settings.model import (
     SettingsError,
     Source,
 )
-from forewarn.node.settings.sources import file_layer, flag_layer, parse
+from forewarn.node.settings.sources import file_layer, flag_layer, parse, typed
 from forewarn.node.settings.validate import config as make_config
-from forewarn.support.suggest import instead_of, value_problem
+from forewarn.support.suggest import instead_of
 
 NODE_PATHS = ("certificate", "key", "authority", "journal", "record")
 OTHER_NODE_VARIABLES = ("FOREWARN_NODE_CONFIG",)  # not a setting: read by the command line
@@ -72,19 +72,7 @@ def load_node(
     problems: list[str] = []
     layer = file_layer(path, problems, NODE_PATHS)
     layer |= _environment(environment, problems) | flag_layer(flags or {})
-    given: dict[str, Any] = {}
-    origins: dict[str, Origin] = {}
-    for key, (value, origin) in layer.items():
-        if key not in _TYPES:
-            message = f"{key}: unknown key; {instead_of(key, list(_TYPES))}"
-            problems.append(origin.prefix(message))
-            continue
-        try:
-            given[key] = msgspec.convert(value, _TYPES[key])
-            origins[key] = origin
-        except msgspec.ValidationError as error:
-            message, _, _ = value_problem(str(error), value, _TYPES[key], {})
-            problems.append(origin.prefix(f"{key}: {message}"))
+    given, origins = typed(layer, _TYPES, problems)
     settings = NodeSettings(**given)
     shared = Settings(**{key: getattr(settings, key) for key in SHARED}, control="127.0.0.1:0")
     endpoint = LoadedSettings(shared, origins)
@@ -132,17 +120,10 @@ def _config(settings: NodeSettings, endpoint: LoadedSettings) -> HostNodeConfig:
     except SettingsError as error:
         problem("host", str(error))
     control: list[Address | Path] = []
-    texts = [settings.control] if isinstance(settings.control, str) else settings.control
     try:
-        control = [values.address_or_path("control", text) for text in texts if text]
+        control = values.control_nodes(settings.control, ", or the path of its socket on this host")
     except SettingsError as error:
         problem("control", str(error))
-    if not 1 <= len(texts) <= values.MAX_CONTROL or not all(texts):
-        problem(
-            "control",
-            f"control must list 1 to {values.MAX_CONTROL} addresses of control for nodes, for"
-            ' example ["192.0.2.11:8171"], or the path of its socket on this host',
-        )
     on_this_host = bool(control) and all(isinstance(place, Path) for place in control)
     for key in ("certificate", "key", "authority"):
         if on_this_host and getattr(settings, key):

@@ -40,6 +40,7 @@ SEPARATOR = "__"  # between a table and its key, as in FOREWARN_COMMAND__TIMEOUT
 OTHER_VARIABLES = (  # not settings: read by the command line
     "FOREWARN_CA",
     "FOREWARN_CONFIG",
+    "FOREWARN_DRIVER_CONFIG",
     "FOREWARN_TOKEN",
     "FOREWARN_TOKEN_FILE",
     "FOREWARN_URL",
@@ -133,7 +134,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     start_grace: str = "60s"  # after an interruption: no event starts by its NotBefore
     max_clock_step: str = "5m"  # how far the wall clock may jump, or be behind at the start
     max_downtime: str = "30d"  # how far the wall clock may be ahead at the start
-    driver: str = SIMULATED  # carries events out: simulated, command, or an installed driver
+    driver: str = SIMULATED  # carries events out: simulated, command, hosts, or an installed driver
     driver_options: dict[str, dict[str, Any]] = {}  # by driver: the table of its name
     nodes: str | list[str] = ""  # for nodes: address, path or both; empty: guests are answered here
     nodes_host: str = ""  # host of the node that connects to the path; empty: name of the machine

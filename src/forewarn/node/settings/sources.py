@@ -76,7 +76,7 @@ def gather(
     layer = file_layer(path, problems)
     layer |= _environment(environment or {}, problems, layer)
     layer |= flag_layer(flags or {})
-    loaded = _assemble(layer, problems)
+    loaded = assemble(layer, problems)
     if problems:
         raise SettingsError(*problems, usable=loaded)
     return loaded
@@ -286,6 +286,26 @@ def _structured(text: str, key: str) -> Any:
         raise ValueError(f"{key} must be written as in the file, or as JSON: {error}") from error
 
 
+def typed(
+    layer: Layer, types: Mapping[str, Any], problems: list[str]
+) -> tuple[dict[str, Any], dict[str, Origin]]:
+    """Return the values of a layer whose keys have these types, and where they come from."""
+    given: dict[str, Any] = {}
+    origins: dict[str, Origin] = {}
+    for key, (value, origin) in layer.items():
+        if key not in types:
+            message = f"{key}: unknown key; {instead_of(key, list(types))}"
+            problems.append(origin.prefix(message))
+            continue
+        try:
+            given[key] = msgspec.convert(value, types[key])
+            origins[key] = origin
+        except msgspec.ValidationError as error:
+            message, _, _ = value_problem(str(error), value, types[key], {})
+            problems.append(origin.prefix(f"{key}: {message}"))
+    return given, origins
+
+
 def flag_layer(flags: Mapping[str, Any]) -> Layer:
     layer: Layer = {}
     for key, value in flags.items():
@@ -307,7 +327,8 @@ def _place(key: str, steps: tuple[str | int, ...]) -> str:
     return key + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
 
 
-def _assemble(layer: Layer, problems: list[str]) -> LoadedSettings:
+def assemble(layer: Layer, problems: list[str]) -> LoadedSettings:
+    """Return the settings of a layer whose values have the right types."""
     settings: dict[str, Any] = {}
     tables: dict[str, dict[str, Any]] = {}
     origins: dict[str, Origin] = {}

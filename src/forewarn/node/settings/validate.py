@@ -12,18 +12,15 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
-
 from forewarn.core.fleet import Placement
 from forewarn.core.time import HOUR, MINUTE, SECOND, Durations
-from forewarn.drivers import registry
 from forewarn.drivers.registry import HOSTS, DriverConfig
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.metadata.publishing.host_nodes import SHOWN_WITHIN
 from forewarn.node.config import Address, Config, LocalConnection, NodeConnections, address_rules
 from forewarn.node.listening.sockets import confined, local
 from forewarn.node.settings import values
-from forewarn.node.settings.driver_tables import missing_options, name_problem
+from forewarn.node.settings.driver_tables import driver_config
 from forewarn.node.settings.model import (
     DEFAULT,
     LOG_LEVELS,
@@ -358,38 +355,13 @@ class _Validation:
         )
 
     def _driver(self) -> DriverConfig:
-        settings, name = self._settings, self._settings.driver
-        try:
-            driver_type = registry.load(name)
-        except registry.DriverUnusable as error:
-            self._problem("driver", f"driver = '{name}': {error}")
-            return DriverConfig()
-        if problem := name_problem(name):
-            self._problem("driver", f"driver = '{name}': {problem}")
-            return DriverConfig()
-        for table in settings.driver_options:
-            if table != name:
-                origins = self._loaded.origins
-                origin = next((o for k, o in origins.items() if k.startswith(f"{table}.")), DEFAULT)
-                message = f'[{table}] is only used with driver = "{table}"; set that, or remove it'
-                self._problem(table, message, origin)
-        values = settings.driver_options.get(name, {})
-        for explanation in missing_options(name, values).values():
-            self._problem("driver", f'driver = "{name}" needs a table [{name}] with {explanation}')
-            return DriverConfig()
-        try:
-            options = msgspec.convert(values, driver_type.options)
-        except msgspec.ValidationError as error:
-            self._problem("driver", f"[{name}] cannot be used: {error}")
-            return DriverConfig()
-        for key, problem in options.problems():
-            self._problem(f"{name}.{key}", f"{name}.{key}: {problem}")
-        if name == HOSTS and not settings.nodes:
+        driver = driver_config(self._loaded, self._problem)
+        if driver.name == HOSTS and not self._settings.nodes:
             self._problem(
                 "driver",
                 f'driver = "{HOSTS}" needs nodes: the address to which driver processes connect',
             )
-        return DriverConfig(name, options)
+        return driver
 
     def _notify(self) -> tuple[Notify, ...]:
         tables = self._settings.notify or []

@@ -63,6 +63,20 @@ def node_connections(settings: Settings) -> tuple[NodeConnections | None, LocalC
     return _tls_lines(settings, *addresses), _local_connection(settings, *paths)
 
 
+def control_nodes(given: str | Sequence[str], path: str = "") -> list[Address | Path]:
+    """Read where nodes, and driver processes, reach control. `path` says that it may be a path."""
+    texts = [given] if isinstance(given, str) else given
+    if not 1 <= len(texts) <= MAX_CONTROL or not all(texts):
+        raise SettingsError(
+            f"control must list 1 to {MAX_CONTROL} addresses of control for nodes, for example"
+            f' ["192.0.2.11:8171"]{path}'
+        )
+    places = [address_or_path("control", text) for text in texts]
+    if not path and any(isinstance(place, Path) for place in places):
+        raise SettingsError(f"control = {listing(texts)}: a driver process needs HOST:PORT")
+    return places
+
+
 def _local_connection(settings: Settings, path: Path | None = None) -> LocalConnection | None:
     if path is None:
         if settings.nodes_host:

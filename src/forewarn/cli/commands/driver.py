@@ -1,0 +1,78 @@
+"""`forewarn driver`: run the driver process of a host, which acts on its machines as control asks
+it to; or check its settings."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forewarn.cli.commands.service_options import need_extra, need_linux, run_event_loop
+from forewarn.cli.output import fail, fail_all, say
+
+app = typer.Typer(invoke_without_command=True)
+
+DEFAULT_CONFIG = Path("/etc/forewarn/driver.toml")
+
+
+@app.callback()
+def driver(
+    context: typer.Context,
+    config: Annotated[
+        Path,
+        typer.Option("--config", envvar="FOREWARN_DRIVER_CONFIG", help="Settings file (TOML)."),
+    ] = DEFAULT_CONFIG,
+) -> None:
+    """Run the driver process of this host, which acts on its machines as the service decides."""
+    context.obj = config
+    if context.invoked_subcommand is not None:
+        return
+    need_linux("forewarn driver", "it runs on the hosts of machines")
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # settings need a restart
+    need_extra("driver")
+    from forewarn.node.daemon.run_driver import run_driver
+    from forewarn.node.driver_process import DriverUnusable
+    from forewarn.node.listening.sockets import CannotListen
+    from forewarn.node.settings.driver_process import load_driver
+    from forewarn.node.settings.model import SettingsError
+
+    try:
+        run_event_loop(run_driver(load_driver(config)))
+    except SettingsError as error:
+        fail_all(error.problems)
+    except (CannotListen, DriverUnusable) as error:
+        fail(str(error))
+
+
+@app.command()
+def check(
+    context: typer.Context,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            help="Settings file (TOML). Default: as for 'forewarn driver'.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Check the settings against this host. Exits with 1 if they cannot be used."""
+    need_linux("forewarn driver", "it runs on the hosts of machines")
+    need_extra("driver")
+    from forewarn.node.preflight.driver_process import driver_findings
+    from forewarn.node.settings.driver_process import load_driver
+    from forewarn.node.settings.model import SettingsError
+
+    path = config or context.obj
+    try:
+        findings = list(driver_findings(load_driver(path), path))
+    except SettingsError as error:
+        fail_all(error.problems)
+    for finding in findings:
+        if not finding.fatal:
+            say(f"warning: {finding.message}", err=True)
+    if problems := [finding.message for finding in findings if finding.fatal]:
+        fail_all(problems)
+    say("the settings are valid")
