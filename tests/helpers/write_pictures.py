@@ -83,6 +83,7 @@ def pictures(scene: Scene) -> list[Picture]:
         Picture("status-dark", "/", scheme="dark"),
         Picture("status-narrow", "/", 640, NARROW),
         Picture("search", "/", 300, prepare=_search),
+        Picture("tonight", "/tonight", 860),
         Picture("fleet-hosts", "/fleet"),
         Picture("fleet-groups", "/fleet?by=group"),
         Picture("hosts", "/hosts"),

@@ -1001,6 +1001,7 @@ declare namespace api {
     ends: string;
     machines: number;
     hosts: number;
+    announced: number;
     not_approved: number;
     not_shown: number | null;
     rows: Array<TonightRow>;
@@ -1013,6 +1014,7 @@ declare namespace api {
   interface TonightRow {
     name: string;
     machines: number;
+    not_shown: number;
     disturbances: Array<number>;
   }
 

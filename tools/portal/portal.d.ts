@@ -50,6 +50,14 @@ declare namespace portal {
   type Instant = string | null;
   type Fact = [name: string, value: Children];
   type Counts = Record<string, number>;
+  // Of a page; with choices, "" is what is chosen at first.
+  interface Filter {
+    name: string;
+    title: string;
+    example?: string;
+    choices?: Record<string, string>;
+    day?: boolean;
+  }
   type Link = (props: { name?: string; id?: string }) => Children;
 
   type Choices = string[];

@@ -20,6 +20,7 @@ import { Maintenance } from "./pages/maintenance.js";
 import { Rollout } from "./pages/rollout.js";
 import { Rollouts } from "./pages/rollouts.js";
 import { Status } from "./pages/status.js";
+import { Tonight } from "./pages/tonight.js";
 import { Empty, Page } from "./parts/basics.js";
 import { Clock } from "./parts/clock.js";
 import { Follows } from "./parts/elsewhere.js";
@@ -29,6 +30,7 @@ import { forgetTasks, Tasks } from "./parts/tasks.js";
 
 const PAGES = [
   ["/", "Status"],
+  ["/tonight", "Tonight"],
   ["/fleet", "Fleet"],
   ["/events", "Events"],
   ["/rollouts", "Rollouts"],
@@ -36,7 +38,7 @@ const PAGES = [
 ];
 
 /** @type {Record<string, import("preact").ComponentType<portal.Query>>} */
-const LISTS = { "": Status, fleet: Fleet, hosts: Hosts, groups: Groups, machines: Machines, maintenance: Maintenance, events: Events, rollouts: Rollouts, history: History };
+const LISTS = { "": Status, tonight: Tonight, fleet: Fleet, hosts: Hosts, groups: Groups, machines: Machines, maintenance: Maintenance, events: Events, rollouts: Rollouts, history: History };
 const OF_FLEET = ["hosts", "groups", "machines", "maintenance"];
 /** @type {Record<string, import("preact").ComponentType<portal.Query & { name: string }>>} */
 const DETAILS = { events: Event, groups: Group, hosts: Host, machines: Machine, rollouts: Rollout };

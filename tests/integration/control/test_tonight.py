@@ -70,6 +70,8 @@ def test_rows_are_hosts_groups_or_values_of_a_label(service: Service) -> None:
     assert by_row(tonight(service, "sums=rack")) == {"r1": [at_night, at_night], "": [late]}
     assert by_row(tonight(service, "by=group&sums=tier")).keys() == {"db", "web"}
     assert tonight(service)["labels"] == ["rack"]
+    assert by_row(tonight(service, "host_label=rack%3Dr1")).keys() == {"h1", "h10"}
+    assert by_row(tonight(service, "label=tier%3Ddb")).keys() == {"h2"}
     unknown = ask(service, "GET", "/v1/tonight?sums=rak")
     assert (unknown.status, unknown.body["did_you_mean"]) == (404, "rack")
 
@@ -145,6 +147,7 @@ def test_a_tenant_sees_what_concerns_its_own_machines_alone(service: Service) ->
     assert (own["machines"], own["not_approved"], own["rows"]) == (1, ["sql"], ["h2"])
     assert told.json()["open_or_closed"] == []
     assert api.get("/v1/tonight?group=web").status == 403
+    assert api.get("/v1/tonight?host_label=rack").json()["disturbances"] == []
     assert api.get("/v1/tonight?sums=rack").status == 404  # tenants see no labels of hosts
 
 

@@ -48,6 +48,13 @@ def tonight(
             autocompletion=completion.machine_labels,
         ),
     ] = None,
+    host_label: Annotated[
+        str | None,
+        typer.Option(
+            help="Only machines on hosts with these labels, e.g. rack=r1.",
+            autocompletion=completion.host_labels,
+        ),
+    ] = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
@@ -55,7 +62,14 @@ def tonight(
     events, what running rollouts are still to announce, windows and blackouts; and who has not
     approved an event, or was never shown it."""
     time = parsed(parse_time, begin, "--from")
-    asked = {"by": rows_are, "sums": sums, "group": group, "host": host, "label": label}
+    asked = {
+        "by": rows_are,
+        "sums": sums,
+        "group": group,
+        "host": host,
+        "label": label,
+        "host_label": host_label,
+    }
     with service(url) as client:
         found = client.call(
             operations.GET_TONIGHT,
@@ -71,15 +85,16 @@ def tonight(
 
 def _print(found: s.Tonight, rows_are: str) -> None:
     say(f"{time_text(found.begins)} to {time_text(found.ends)}")
-    disturbances = len(found.disturbances) + found.left_out
-    if disturbances:
+    if found.disturbances:
         say(
             f"{counted(found.machines, 'machine')} on {counted(found.hosts, 'host')}"
-            f" {'is' if found.machines == 1 else 'are'} disturbed,"
-            f" {counted(disturbances, 'time')} in all"
+            f" {'is' if found.machines == 1 else 'are'} disturbed"
         )
     if found.not_approved:
-        say(f"{found.not_approved:,} of {disturbances:,} are not approved by all of their groups")
+        say(
+            f"{found.not_approved:,} of {counted(found.announced, 'announced disturbance')}"
+            f" {'is' if found.not_approved == 1 else 'are'} not approved by all groups"
+        )
     if found.not_shown:
         verb = "was" if found.not_shown == 1 else "were"
         say(f"{counted(found.not_shown, 'machine')} {verb} never shown what is announced")

@@ -77,6 +77,9 @@ ByLabel: TypeAlias = Annotated[
         pattern=_SELECTOR,
     ),
 ]
+ByHostLabel: TypeAlias = Annotated[
+    str | None, query("Label selector; only machines on hosts that match.", pattern=_SELECTOR)
+]
 ByHealth: TypeAlias = Annotated[
     str | None,
     query("Health of the host; only hosts with it, or machines on such hosts.", enum="Health"),

@@ -7,6 +7,7 @@ from typing import Annotated
 from litestar import Response
 from litestar.params import QueryParameter
 
+from forewarn.control.http.access.authorization import host_visible
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import (
     encode_in_thread,
@@ -15,7 +16,7 @@ from forewarn.control.http.errors import (
     parse_time_or_age,
 )
 from forewarn.control.http.operation import route
-from forewarn.control.http.parameters import ByGroup, ByHost, ByLabel, query_time
+from forewarn.control.http.parameters import ByGroup, ByHost, ByHostLabel, ByLabel, query_time
 from forewarn.control.operations import events as operations
 from forewarn.control.routes.calendar import upcoming
 from forewarn.control.routes.events import require_known, require_visible
@@ -42,6 +43,7 @@ async def get_tonight(
     group: ByGroup = None,
     host: ByHost = None,
     label: ByLabel = None,
+    host_label: ByHostLabel = None,
 ) -> Response[bytes]:
     """Announced events, what running rollouts are still to announce (as in the calendar), windows
     and blackouts, in the next 24 hours or another time. Events that start together are one
@@ -62,12 +64,18 @@ async def get_tonight(
     remaining = await upcoming(call, None)
     configurations = () if call.limited else now.configurations
     decides = context().decides
+    on_hosts: set[str] | None = None
+    if (hosts_of := parse_selector(host_label)) is not None:
+        found = call.hosts.hosts(hosts_of)
+        on_hosts = {each.name for each in found if host_visible(call, each.name)}
 
     def build() -> object:
         group_of, host_of, row_of = {}, {}, {}
         for each in groups.values():
             for machine in each.machines:
                 name, on = machine.name, machine.host
+                if on_hosts is not None and on not in on_hosts:
+                    continue
                 if host in (None, on) and matches(selector, labels_of(each, machine)):
                     group_of[name], host_of[name] = each.name, on
                     row_of[name] = row_name(on if rows_are is OverviewBy.HOST else each.name)

@@ -57,6 +57,7 @@ class TonightRow(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     name: Annotated[str, doc("Name, or value of the label; empty: machines that have none.")]
     machines: Annotated[int, doc("Number of machines that are disturbed.")]
+    not_shown: Annotated[int, doc("How many of them were never shown their event.")] = 0
     disturbances: Annotated[list[int], doc("Their places in `disturbances`.")]
 
 
@@ -68,7 +69,8 @@ class Tonight(msgspec.Struct, kw_only=True):
     ends: Annotated[w.Moment, doc("When the time ends.")]
     machines: Annotated[int, doc("Number of machines that are disturbed.")]
     hosts: Annotated[int, doc("Number of hosts that these are on.")]
-    not_approved: Annotated[int, doc("Number of disturbances that a group has not approved.")]
+    announced: Annotated[int, doc("Number of announced disturbances that have not started.")]
+    not_approved: Annotated[int, doc("Number of these that a group has not approved.")]
     not_shown: Annotated[
         int | None, doc("Number of machines that were never shown their event; null: not known.")
     ]

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from forewarn.control.schema import tonight as s
-from forewarn.core import Event, Group, Time, World
+from forewarn.core import Event, Group, Status, Time, World
 from forewarn.core.deciding.configurations import configurations_of
 from forewarn.core.rollouts.model import caused
 from forewarn.core.rollouts.outlook import PlannedSteps
@@ -78,6 +78,7 @@ def tonight(
         ends=to_datetime(period.ends),
         machines=len(machines),
         hosts=len({host for name in machines if (host := fleet.host_of[name])}),
+        announced=sum(item.view.status == Status.SCHEDULED.value for item in items),
         not_approved=sum(bool(item.view.not_approved) for item in items),
         not_shown=len({name for item in items for name in item.not_shown}) if fleet.shown else None,
         rows=_rows(shown, fleet),
@@ -167,17 +168,25 @@ def _row_names(machines: Iterable[str], fleet: Fleet) -> list[str]:
 def _rows(items: Sequence[_Item], fleet: Fleet) -> list[s.TonightRow]:
     disturbances: dict[str, list[int]] = {}
     machines: dict[str, set[str]] = {}
+    not_shown: dict[str, set[str]] = {}
     for number, item in enumerate(items):
         for name in item.view.rows:
             disturbances.setdefault(name, []).append(number)
         for machine in item.machines:
             machines.setdefault(fleet.row_of[machine], set()).add(machine)
+        for machine in item.not_shown:
+            not_shown.setdefault(fleet.row_of[machine], set()).add(machine)
 
     def last_without_name(name: str) -> tuple[Any, ...]:
         return not name, natural_key(name)
 
     return [
-        s.TonightRow(name=name, machines=len(machines[name]), disturbances=disturbances[name])
+        s.TonightRow(
+            name=name,
+            machines=len(machines[name]),
+            not_shown=len(not_shown.get(name, ())),
+            disturbances=disturbances[name],
+        )
         for name in sorted(disturbances, key=last_without_name)
     ]
 

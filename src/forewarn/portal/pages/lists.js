@@ -2,34 +2,17 @@
 import { html } from "../html.js";
 import { withQuery } from "../api.js";
 import { useResource } from "../hooks.js";
-import { Link, setQuery } from "../router.js";
+import { Link } from "../router.js";
 import { Badge, Empty, HEALTH, Labels, loaded, Page } from "../parts/basics.js";
+import { Filters, LABEL } from "../parts/filters.js";
 import { GroupLink, HostLink } from "../parts/links.js";
 import { MachineTable } from "../parts/machine-table.js";
 import { plural } from "../parts/text.js";
-import { TextFilter } from "../parts/text-filter.js";
-
-/** @typedef {{ name: string, title: string, example?: string, choices?: Record<string, string> }} Filtering */
 
 const PAGE = 100;
-/** @type {Filtering} */
-const LABEL = { name: "label", title: "Label", example: "tier=web" };
-
-/** @param {{ of: Filtering } & portal.Query} props */
-function Filter({ of, query }) {
-  const value = query.get(of.name) ?? "";
-  /** @param {portal.Input} event */
-  const change = (event) => setQuery({ [of.name]: event.target.value.trim(), after: "" });
-  if (!of.choices) return html`<${TextFilter} title=${of.title} value=${value} example=${of.example} onChange=${change} />`;
-  return html`
-    <label>${of.title} <select value=${value} onChange=${change}>
-      <option value="">any</option>${Object.entries(of.choices).map(([choice, words]) => html`<option value=${choice}>${words}</option>`)}
-    </select></label>
-  `;
-}
 
 // A page of what the service lists, and the filters and the place in the list, which are in the address.
-/** @param {{ title: string, path: "/v1/hosts" | "/v1/groups" | "/v1/machines", page: string, filters: Filtering[], noun: string, children: (list: any[], caption: string) => portal.Children } & portal.Query} props */
+/** @param {{ title: string, path: "/v1/hosts" | "/v1/groups" | "/v1/machines", page: string, filters: portal.Filter[], noun: string, children: (list: any[], caption: string) => portal.Children } & portal.Query} props */
 function List({ title, path, page, filters, query, noun, children }) {
   const chosen = Object.fromEntries(filters.map(({ name }) => [name, query.get(name) ?? ""]));
   const after = query.get("after") ?? "";
@@ -37,10 +20,7 @@ function List({ title, path, page, filters, query, noun, children }) {
   const filtered = Object.values(chosen).some(Boolean);
   return html`
     <${Page} title=${title}>
-      <form class="filters" onSubmit=${(event) => event.preventDefault()}>
-        ${filters.map((filter) => html`<${Filter} key=${filter.name} of=${filter} query=${query} />`)}
-        ${filtered && html`<${Link} to=${page}>Clear<//>`}
-      </form>
+      <${Filters} of=${filters} page=${page} query=${query} />
       ${loaded(items, (list) => html`
         ${list.length
           ? children(list, items.next || after ? `${plural(list.length, noun)} on this page` : plural(list.length, noun))
@@ -53,7 +33,7 @@ function List({ title, path, page, filters, query, noun, children }) {
   `;
 }
 
-/** @type {Filtering[]} */
+/** @type {portal.Filter[]} */
 const hostFilters = [LABEL, { name: "health", title: "Health", choices: { healthy: "healthy", degraded: "degraded", failed: "failed" } }];
 
 /** @param {portal.Query} props */
@@ -76,7 +56,7 @@ export const Hosts = ({ query }) => html`
     </table>`}<//>
 `;
 
-/** @type {Filtering[]} */
+/** @type {portal.Filter[]} */
 const groupFilters = [
   LABEL,
   { name: "kind", title: "Kind", choices: { "scale-set": "scale-set", "availability-set": "availability-set", "availability-zone": "availability-zone", "cloud-service": "cloud-service", standalone: "standalone" } },
@@ -104,7 +84,7 @@ export const Groups = ({ query }) => html`
     </table>`}<//>
 `;
 
-/** @type {Filtering[]} */
+/** @type {portal.Filter[]} */
 const machineFilters = [
   { name: "group", title: "Group", example: "web" },
   { name: "host", title: "Host", example: "host-a" },

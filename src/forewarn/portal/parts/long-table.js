@@ -14,9 +14,9 @@ const Space = ({ rows }) => {
   return rows > 0 && html`<tr aria-hidden="true"><td class="space" ref=${height}></td></tr>`;
 };
 
-// `head`: its cells. `row`: a function that makes the cells of one of `rows`.
+// `head`: its cells. `row`: a function that makes the cells of one of `rows`, which have a key or a name of their own.
 /**
- * @template {{ name: string }} Row
+ * @template {{ name?: string, key?: string }} Row
  * @param {{ head: portal.Children, rows: Row[], row: (row: Row) => portal.Children }} props
  */
 export function LongTable({ head, rows, row }) {
@@ -24,13 +24,13 @@ export function LongTable({ head, rows, row }) {
   const seen = useSeenRows(body, rows.length, ROW);
   const [from, to] = usePrinted() ? [0, rows.length] : seen;
   return html`
-    <table class="rows long" aria-rowcount=${rows.length + 1}>
+    <div class="scroll"><table class="rows long" aria-rowcount=${rows.length + 1}>
       <thead><tr aria-rowindex="1">${head}</tr></thead>
       <tbody ref=${body}>
         <${Space} rows=${from} />
-        ${rows.slice(from, to).map((one, n) => html`<tr key=${one.name} aria-rowindex=${from + n + 2}>${row(one)}</tr>`)}
+        ${rows.slice(from, to).map((one, n) => html`<tr key=${one.key ?? one.name} aria-rowindex=${from + n + 2}>${row(one)}</tr>`)}
         <${Space} rows=${rows.length - to} />
       </tbody>
-    </table>
+    </table></div>
   `;
 }

@@ -3,8 +3,25 @@
 /** @type {[unit: string, seconds: number][]} */
 const UNITS = [["d", 86_400], ["h", 3_600], ["min", 60], ["s", 1]];
 
+const LOCAL = new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "medium" }); // 2026-11-19 09:00:00
+const ZONE = new Intl.DateTimeFormat("en", { timeZoneName: "short" });
+const DAY = new Intl.DateTimeFormat("en", { weekday: "short", day: "numeric", month: "short" });
+
+// A time in the reader's zone, and beside it in UTC, if that is another one.
+/** @param {Date} date @param {string} local @param {number} length of the time of day */
+function beside(date, local, length) {
+  const [day, time] = date.toISOString().split("T");
+  if (!date.getTimezoneOffset()) return `${local} UTC`;
+  const zone = ZONE.formatToParts(date).find(({ type }) => type === "timeZoneName")?.value;
+  return `${local} ${zone} (${LOCAL.format(date).startsWith(day) ? "" : `${day} `}${time.slice(0, length)} UTC)`;
+}
+
 /** @param {portal.Instant} instant */
-export const at = (instant) => (instant ? `${new Date(instant).toISOString().slice(0, 19).replace("T", " ")} UTC` : "");
+export const at = (instant) => (instant ? beside(new Date(instant), LOCAL.format(new Date(instant)), 8) : "");
+
+// The same without the year and seconds: Thu, Nov 19 09:00 GMT+1 (08:00 UTC).
+/** @param {portal.Instant} instant */
+export const shortly = (instant) => (instant ? beside(new Date(instant), `${DAY.format(new Date(instant))} ${LOCAL.format(new Date(instant)).slice(11, 16)}`, 5) : "");
 
 // 754_000 → "12 min 34 s"; the two largest units, as people say it.
 /** @param {number} milliseconds */
@@ -36,10 +53,11 @@ export function relative(instant, now) {
  */
 export const plural = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 
+// `count`: of all, if these are only the first.
 /** @param {string[]} names */
-export function listed(names, most = 3) {
-  if (names.length <= most) return names.join(", ");
-  return `${names.slice(0, most).join(", ")} and ${names.length - most} more`;
+export function listed(names, most = 3, count = names.length) {
+  if (count <= most) return names.join(", ");
+  return `${names.slice(0, most).join(", ")} and ${(count - most).toLocaleString("en")} more`;
 }
 
 // "1h30m" or "90 s" → seconds; null if it is no duration.

@@ -1,0 +1,31 @@
+// The filters of a page, all of which are in its address: typed, chosen, or a day.
+import { html } from "../html.js";
+import { Link, setQuery } from "../router.js";
+import { TextFilter } from "./text-filter.js";
+
+/** @type {portal.Filter} */
+export const LABEL = { name: "label", title: "Label", example: "tier=web" };
+
+/** @param {{ of: portal.Filter } & portal.Query} props */
+function Filter({ of, query }) {
+  const value = query.get(of.name) ?? "";
+  /** @param {portal.Input} event */
+  const change = (event) => setQuery({ [of.name]: event.target.value.trim(), after: "", before: "" });
+  if (of.day) return html`<label>${of.title} <input type="date" value=${value} onChange=${change} /></label>`;
+  if (!of.choices) return html`<${TextFilter} title=${of.title} value=${value} example=${of.example} onChange=${change} />`;
+  return html`
+    <label>${of.title} <select value=${value} onChange=${change}>
+      ${!("" in of.choices) && html`<option value="">any</option>`}${Object.entries(of.choices).map(([choice, words]) => html`<option value=${choice}>${words}</option>`)}
+    </select></label>
+  `;
+}
+
+// `page`: the address without any of them.
+/** @param {{ of: portal.Filter[], page: string, children?: portal.Children } & portal.Query} props */
+export const Filters = ({ of, page, query, children }) => html`
+  <form class="filters" onSubmit=${(event) => event.preventDefault()}>
+    ${of.map((filter) => html`<${Filter} key=${filter.name} of=${filter} query=${query} />`)}
+    ${children}
+    ${of.some(({ name }) => query.get(name)) && html`<${Link} to=${page}>Clear<//>`}
+  </form>
+`;
