@@ -54,6 +54,7 @@ def next_version(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 
 # Begun first, so that nobody waits for them in the end: the longest, and what builds packages.
 LONGEST = (
+    "system/node/test_event_grid.py",
     "system/store/test_patroni.py",
     "system/deploy/test_deb.py",
     *("browser/test_verbs.py", "browser/test_accessibility.py"),

@@ -1,1 +1,1 @@
-"""Notifications of people and other programs: webhooks, CloudEvents and Apprise."""
+"""Notifications of people and other programs: webhooks, CloudEvents, Event Grid and Apprise."""

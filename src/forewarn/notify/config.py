@@ -23,7 +23,7 @@ from forewarn.support.text import SECOND, Duration, either_of, parse_duration
 
 MAX_TABLES = 64  # each follows the feed
 MODES = ("structured", "binary")  # of CloudEvents
-TARGETS = ("webhook", "cloudevents", "apprise")
+TARGETS = ("webhook", "cloudevents", "event-grid", "apprise")
 FILES = ("url_file", "secret_file", "authorization_file", "urls_file", "ca")
 LEAST_TIMEOUT = SECOND
 MAX_TIMEOUT = 300 * SECOND
@@ -83,6 +83,13 @@ class CloudEvents(Http, frozen=True, kw_only=True, forbid_unknown_fields=True):
             yield "source", "must be a URI, for example https://forewarn.example.org"
 
 
+class EventGrid(Http, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Events as Azure's Event Grid sends them, of the groups that publish theirs."""
+
+    schema: Literal["EventGridSchema", "CloudEventSchemaV1_0"] = "EventGridSchema"
+    subject_begins_with: str = ""  # the id of a subscription, resource group or scale set
+
+
 class Apprise(Target, frozen=True, kw_only=True, forbid_unknown_fields=True):
     for_people: ClassVar[bool] = True
 
@@ -104,16 +111,21 @@ class Notify(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     at_most_every: str | None = None  # for people: time between two messages; None: "1m"
     webhook: Webhook | None = None
     cloudevents: CloudEvents | None = None
+    event_grid: EventGrid | None = msgspec.field(name="event-grid", default=None)
     apprise: Apprise | None = None
 
     @property
     def target_kind(self) -> str:
-        return next((kind for kind in TARGETS if getattr(self, kind) is not None), "")
+        return next(iter(self._targets), "")
 
     @property
     def target(self) -> Target:
-        target: Target = getattr(self, self.target_kind)
-        return target
+        return self._targets[self.target_kind]
+
+    @property
+    def _targets(self) -> dict[str, Target]:
+        by_kind = {kind: getattr(self, kind.replace("-", "_")) for kind in TARGETS}
+        return {kind: target for kind, target in by_kind.items() if target is not None}
 
     @property
     def wanted_kinds(self) -> Sequence[str]:
@@ -156,7 +168,7 @@ class Notify(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 f"'{self.timezone[:80]}' is not a time zone that this machine knows; write for"
                 " example Europe/Berlin",
             )
-        targets = [kind for kind in TARGETS if getattr(self, kind) is not None]
+        targets = list(self._targets)
         if len(targets) != 1:
             named = f"it has {either_of(targets)}" if targets else "it has none"
             yield "", f"needs exactly one target ({either_of(TARGETS)}); {named}"

@@ -19,8 +19,9 @@ import msgspec
 
 from forewarn.control.schema.feed import FeedCommit
 from forewarn.core import Time
+from forewarn.core.changes import EventMoved
 from forewarn.notify import notification as n
-from forewarn.notify.config import Notify
+from forewarn.notify.config import EventGrid, Notify
 from forewarn.notify.targets.port import DeliveryFailed, Sender, send
 from forewarn.notify.targets.senders import sender_for
 from forewarn.service.engine.feed import Feed, FeedEntry, Lost
@@ -211,8 +212,12 @@ class Follower:
         return self._select(entry)
 
     def _select(self, entry: FeedEntry) -> list[n.Notification]:
-        store = self._store
-        return self._selection.notifications(self._view(entry), store.groups, store.registry.hosts)
+        view, groups = self._view(entry), self._store.groups
+        if isinstance(self.table.target, EventGrid):
+            moved = [item for e in entry.commit.entries for item in e.items]
+            events = {i.event.id: i.event for i in moved if isinstance(i, EventMoved)}
+            return self._selection.published(view, events.values(), groups)
+        return self._selection.notifications(view, groups, self._store.registry.hosts)
 
     async def _deliver(self, message: n.Message, newest: Time | None) -> bool:
         """Send a message until it is delivered. Returns False if it became too old instead."""

@@ -35,6 +35,11 @@ DEFAULT_KINDS = tuple(
     )
 )
 
+# Those with which an event has another status.
+STATUS_CHANGES = tuple(
+    kind.value for kind in (K.RAISED, K.STRUCK, K.STARTED, K.FINISHED, K.WITHDRAWN)
+)
+
 _SEVERE: Mapping[str, str] = {
     K.STRUCK.value: ERROR,
     K.HOST_FAILED.value: ERROR,

@@ -7,20 +7,24 @@ the kind: it is the same whenever it is sent again.
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
 from forewarn.control.schema.feed import FeedChange, FeedCommit
+from forewarn.control.views import azure
 from forewarn.control.views import feed as views
-from forewarn.core import Group
+from forewarn.core import Event, Group
 from forewarn.core.fleet import Host
 from forewarn.core.labels import Term, labels_of, matches, parse
 from forewarn.notify import kinds as k
-from forewarn.notify.config import Notify
+from forewarn.notify.config import EventGrid, Notify
 
+_STATUSES = uuid.UUID("8a5f6d0e-0d3b-5b0a-9a55-5f1f7d0c2e61")  # namespace of ids
 MAX_COMBINED = 100  # notifications whose details are in one message; others are counted
 
 
@@ -29,6 +33,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
 
     what: str
     commit: FeedCommit
+    resource: dict[str, Any] | None = None  # an event, as Azure publishes it
 
     @property
     def at(self) -> datetime:
@@ -67,6 +72,7 @@ class Selection:
     """The filters of a table."""
 
     def __init__(self, table: Notify) -> None:
+        self._target = table.target
         self._kinds = frozenset(
             kind for kind in table.wanted_kinds if k.at_least(kind, table.severity)
         )
@@ -85,6 +91,31 @@ class Selection:
         return [
             Notification(what=what, commit=views.filtered(commit, _among(own)))
             for what, own in selected.items()
+        ]
+
+    def published(
+        self, commit: FeedCommit, events: Iterable[Event], groups: Mapping[str, Group]
+    ) -> list[Notification]:
+        """Return one notification for each event that has another status and is published."""
+        what = {
+            change.event: change.what
+            for change in commit.changes
+            if change.what in k.STATUS_CHANGES
+            and change.what in self._kinds
+            and self._selects(change, groups, {})
+        }
+        resources = {
+            event.id: azure.event_resource(azure.event_owner(group, event), group, event)
+            for event in events
+            if event.id in what and (group := groups.get(event.group)) is not None
+            if azure.is_published(group, event)
+        }
+        assert isinstance(self._target, EventGrid)
+        prefix = self._target.subject_begins_with.lower()
+        return [
+            Notification(what=what[id], commit=commit, resource=resource)
+            for id, resource in resources.items()
+            if resource["id"].lower().startswith(prefix)
         ]
 
     def _selects(
@@ -111,8 +142,13 @@ def _among(ids: set[int]) -> Callable[[FeedChange], bool]:
 
 
 def single(origin: str, notification: Notification) -> Message:
+    id = f"{origin}-{notification.commit.seq}-{notification.what}"
+    if (resource := notification.resource) is not None:  # the same in all tables, as in Azure
+        id = str(
+            uuid.uuid5(_STATUSES, f"{resource['name']}/{resource['properties']['EventStatus']}")
+        )
     return Message(
-        id=f"{origin}-{notification.commit.seq}-{notification.what}",
+        id=id,
         what=notification.what,
         at=notification.at,
         notifications=(notification,),

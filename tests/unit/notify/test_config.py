@@ -34,6 +34,8 @@ CLOUDEVENTS = {"url": "https://example.org/s3cr3t"}
         ({"at_most_every": "1h"}, "at_most_every", "is only for"),
         ({"cloudevents": None}, "", "needs exactly one"),
         ({"apprise": {"urls_file": "a"}}, "", "needs exactly one"),
+        ({"event-grid": {"url": "x"}}, "", "needs exactly one"),
+        ({"cloudevents": None, "event-grid": {"url": "x"}}, "event-grid.url", "is not a URL"),
         ({"cloudevents": {}}, "cloudevents.url", "set either url"),
         ({"cloudevents": {"url": "x"}}, "cloudevents.url", "is not a URL"),
         ({"cloudevents": {"url": "http://a:b@c"}}, "cloudevents.url", "must not contain"),

@@ -2,7 +2,7 @@
 
 Webhooks follow Standard Webhooks: the headers webhook-id (the same for every attempt),
 webhook-timestamp (of the attempt) and webhook-signature. Redirects are not followed, and the body
-of a response is ignored.
+of a response to a message is ignored.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, tzinfo
 from typing import Any
 from urllib.parse import quote
@@ -34,6 +34,7 @@ from forewarn.support import guard
 
 TYPE_PREFIX = "forewarn."  # of `type` in CloudEvents
 SECRET_PREFIX = "whsec_"
+MAX_ANSWER = 16 * 1024  # bytes of an answer that are read
 LEAST_KEY, MAX_KEY = 24, 64  # bytes of a key, as Standard Webhooks prescribes
 MAX_WAIT = 3600.0  # seconds of a Retry-After that are respected
 _TRANSIENT = frozenset({408, 425, 429})
@@ -74,20 +75,32 @@ class HttpSender(Sender):
             self._client = httpx.AsyncClient(verify=context, timeout=None)  # the caller has one
 
     async def send(self, message: Message) -> None:
+        url = self._url()
+        body, headers = self._render(message)
+        await self._exchange("POST", url, body, headers | self._signature(message.id, body))
+
+    async def _exchange(
+        self, method: str, url: str, body: bytes, headers: dict[str, str]
+    ) -> tuple[Mapping[str, str], bytes]:
+        """Send a request. Returns the headers of a successful answer, and the beginning of its
+        body. Raises DeliveryFailed."""
         import httpx
 
-        url = self._url()
         where = origin(url)
-        body, headers = self._render(message)
-        headers |= self._signature(message.id, body)
+        headers = {"user-agent": f"forewarn/{__version__}", **headers}
         if self._options.authorization_file:
             value = secret(self._options.authorization_file, "authorization_file")
             headers["authorization"] = value
         try:
             async with self._client.stream(
-                "POST", url, content=body, headers=headers, follow_redirects=False
+                method, url, content=body, headers=headers, follow_redirects=False
             ) as response:
                 status, retry_after = response.status_code, response.headers.get("retry-after", "")
+                content = b""
+                async for chunk in response.aiter_bytes():
+                    content += chunk
+                    if len(content) >= MAX_ANSWER:
+                        break
         except httpx.HTTPError as error:
             raise DeliveryFailed(f"{where} cannot be reached: {reason(error)}") from None
         except (httpx.InvalidURL, ValueError) as error:  # a header that cannot be sent
@@ -100,6 +113,7 @@ class HttpSender(Sender):
                 gone=status == 410,
                 wait=_seconds(retry_after),
             )
+        return response.headers, content
 
     async def close(self) -> None:
         if self._client is not None:
@@ -148,7 +162,7 @@ class HttpSender(Sender):
         }
 
     def _render(self, message: Message) -> tuple[bytes, dict[str, str]]:
-        headers = {"user-agent": f"forewarn/{__version__}", "content-type": "application/json"}
+        headers = {"content-type": "application/json"}
         data = self._data(message)
         if not isinstance(self._options, CloudEvents):
             body = {"type": message.what, "timestamp": _time(message.at), "data": data}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from forewarn.notify.config import Apprise, Http, Notify
+from forewarn.notify.config import Apprise, EventGrid, Http, Notify
 from forewarn.notify.targets.port import Sender
 
 
 def sender_for(table: Notify) -> Sender:
     match table.target:
+        case EventGrid() as event_grid:
+            from forewarn.notify.targets.event_grid import EventGridSender
+
+            return EventGridSender(event_grid, table.name)
         case Http() as http:
             from forewarn.notify.targets.http import HttpSender
 
