@@ -71,10 +71,10 @@ portable-beside-tests: packages lint
 # Real hypervisors, in namespaces of their own: not part of `make test`.
 test-hosts: $(VENV)/.ready
 	tools/test-hosts $(VENV) $(HOSTS) $(BIN)/pytest $(or $(TESTS),packages/libvirt/tests)
-	rm -rf $(HOSTS)/incus
+	rm -rf $(HOSTS)/others
 	tools/uv-pip install --python $(BIN)/python --no-deps --no-build-isolation \
-		--target $(HOSTS)/incus packages/incus
-	PYTHONPATH=$(HOSTS)/incus $(BIN)/pytest packages/incus/tests
+		--target $(HOSTS)/others packages/incus packages/proxmox
+	PYTHONPATH=$(HOSTS)/others $(BIN)/pytest packages/incus/tests packages/proxmox/tests
 
 # What runs on macOS and Windows as well, without what those do not have.
 portable: $(VENV)/.ready
