@@ -544,9 +544,17 @@ declare namespace api {
     cordoned: boolean;
     cordon_note: string;
     node: HostNode | null;
+    driver: HostDriver | null;
     enrollment: string;
     machines: Array<string>;
     events: Array<string>;
+  }
+
+  interface HostDriver {
+    state: "joined" | "disconnected" | "unknown";
+    since: string;
+    name: string | null;
+    version: string | null;
   }
 
   interface HostExplanation {
@@ -1328,6 +1336,7 @@ declare namespace api {
     | "deadline"
     | "description"
     | "disputed"
+    | "driver"
     | "duration"
     | "enabled"
     | "enrollment"

@@ -99,6 +99,7 @@ from forewarn.service.telemetry.health import ServiceHealth
 from forewarn.service.telemetry.leadership import leadership_readings
 from forewarn.service.telemetry.metrics import ServiceMetrics
 from forewarn.service.telemetry.reach import (
+    drivers_warning,
     elsewhere_warning,
     nodeless_warning,
     reach_readings,
@@ -396,6 +397,7 @@ class Node(Component):
             "state": self._went_back(),
             "hosts": reach_warning(self.unreachable_hosts),
             "nodes": nodeless,
+            "drivers": drivers_warning(self.host_index.drivers),
             "placement": elsewhere_warning(self.host_index),
         }
 
@@ -476,6 +478,11 @@ class Node(Component):
             return None
         connections = self.driver.connections
         connections.problem = self.enrollments.driver_problem
+        drivers = self.host_index.drivers
+        drivers.begin(lambda: self.writer.now().at)
+        self.driver.on_change = lambda hello, joined: drivers.changed(
+            hello.hosts, hello.driver, hello.version, joined=joined
+        )
 
         def on_commit(commit: Commit, _: Mapping[str, Group]) -> None:
             for put in commit.puts:

@@ -138,6 +138,34 @@ def test_the_node_of_a_host_is_listed(service: Service) -> None:
     assert "node      disconnected since 20" in printed(service, "host", "show", "h1")
 
 
+def test_the_driver_processes_of_hosts_are_listed_and_missed(service: Service) -> None:
+    def driver(host: str) -> str:
+        columns = printed(service, "host", "list").splitlines()
+        (line,) = [line for line in columns if line.startswith(f"{host} ")]
+        return line[columns[0].index("DRIVER") : columns[0].index("MACHINES")].strip()
+
+    assert driver("h1") == "-"
+    node = service._session.node
+    drivers = node.host_index.drivers
+    service._session.call(lambda: drivers.begin(lambda: node.writer.now().at))
+    assert "drivers" not in ask(service, "GET", "/readyz").body["warnings"]  # yet
+    drivers._awaited_until = 0.0
+    warning = ask(service, "GET", "/readyz").body["warnings"]["drivers"]
+    assert warning.startswith("the driver process of 2 hosts has not been connected since 20")
+    assert driver("h1").startswith("disconnected since 20")
+    drivers.changed(["h1", "h2"], "libvirt", "1.2", joined=True)
+    assert driver("h1") == "joined"
+    assert "driver          libvirt, forewarn 1.2" in printed(service, "host", "show", "h1")
+    assert ask(service, "GET", "/readyz").body["warnings"] == {}
+    drivers.changed(["h1"], "libvirt", "1.2", joined=False)
+    assert driver("h1").startswith("disconnected since 20")
+    metrics = ask(service, "GET", "/metrics").raw.decode()
+    assert "forewarn_drivers_disconnected 1.0" in metrics
+    service.host("h1").fail()
+    metrics = ask(service, "GET", "/metrics").raw.decode()
+    assert "forewarn_drivers_disconnected 0.0" in metrics
+
+
 def test_status_readiness_and_metrics_report_cut_off_hosts(service: Service) -> None:
     cut_off(service, "h1", "h2")
     service.clock.advance("90s")

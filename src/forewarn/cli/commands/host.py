@@ -78,6 +78,7 @@ def list_(
                 host.health + (", cordoned" if host.cordoned else ""),
                 time_text(host.since),
                 _node_text(host.node),
+                _driver_text(host.driver),
                 str(len(host.machines)),
                 str(len(host.events)),
                 ",".join(f"{key}={value}" for key, value in host.labels.items()),
@@ -85,7 +86,7 @@ def list_(
             for host in hosts
         ]
         print_table(
-            ("HOST", "HEALTH", "SINCE", "NODE", "MACHINES", "EVENTS", "LABELS"),
+            ("HOST", "HEALTH", "SINCE", "NODE", "DRIVER", "MACHINES", "EVENTS", "LABELS"),
             rows,
             minor=("LABELS", "EVENTS", "MACHINES"),
             if_empty="no host matches" if label or health else "there are no hosts",
@@ -99,6 +100,16 @@ def _node_text(node: s.HostNode | None) -> str:
     since = f" since {time_text(node.since)}" if node.state == "disconnected" and node.since else ""
     lag = f", {node.lag:.1f} s behind" if node.lag else ""
     return node.state + since + lag
+
+
+def _driver_text(driver: s.HostDriver | None) -> str:
+    if driver is None:
+        return "-"
+    return (
+        driver.state
+        if driver.state == "joined"
+        else f"{driver.state} since {time_text(driver.since)}"
+    )
 
 
 def _node_fields(node: s.HostNode | None) -> Iterator[tuple[str, str]]:
@@ -115,6 +126,14 @@ def _node_fields(node: s.HostNode | None) -> Iterator[tuple[str, str]]:
         yield "disconnected", node.ended
 
 
+def _driver_fields(driver: s.HostDriver | None) -> Iterator[tuple[str, str]]:
+    if driver is None:
+        return
+    yield "driver process", _driver_text(driver)
+    if driver.name:
+        yield "driver", f"{driver.name}, forewarn {driver.version}"
+
+
 def _print_host(host: s.Host, client: ControlClient) -> None:
     since = f" since {time_text(host.since)}" if host.since else ""
     print_fields(
@@ -125,6 +144,7 @@ def _print_host(host: s.Host, client: ControlClient) -> None:
             ("cordoned", (host.cordon_note or "yes") if host.cordoned else "no"),
             ("node", _node_text(host.node)),
             *_node_fields(host.node),
+            *_driver_fields(host.driver),
             *([("enrollment", host.enrollment)] if host.enrollment else ()),
             ("labels", ", ".join(f"{k}={v}" for k, v in host.labels.items()) or "none"),
             *([("capacity", amounts_text(host.capacity))] if host.capacity else ()),

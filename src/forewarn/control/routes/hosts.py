@@ -81,14 +81,14 @@ async def list_hosts(
     host_health = None if health is None else parse_enum(Health, "health", health)
     visible = [h for h in context().hosts.hosts() if authorization.host_visible(call, h.name)]
     groups = [g for g in context().platform.machine_index.groups() if call.sees(g.name)]
-    node_of = context().hosts.node_of
+    known = context().hosts
 
     def page() -> list[s.Host]:
         hosts, more = take_page(filters.hosts(visible, labels, host_health, cursor), limit)
         if more:
             last = (hosts[-1].name,)
             add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
-        return core.hosts(hosts, groups, node_of)
+        return core.hosts(hosts, groups, known)
 
     return await encode_in_thread(page)
 
@@ -103,7 +103,7 @@ def get_host(call: Call, name: Name) -> s.Host:
     # A tag covers everything on the host: it would reveal changes of groups outside the limit.
     if authorization.host_within_limit(call, name):
         call.headers["ETag"] = host_tag(host, hosts.machines_on(name), hosts.events_about(name))
-    return core.host(host, *authorization.visible_on_host(call, name), hosts.node_of(host))
+    return core.host(host, *authorization.visible_on_host(call, name), hosts)
 
 
 @route(operations.EXPLAIN_HOST)

@@ -455,6 +455,18 @@ class HostNode(msgspec.Struct, kw_only=True):
     ] = None
 
 
+class HostDriver(msgspec.Struct, kw_only=True):
+    """The driver process of a host, which carries events out on the machines there."""
+
+    state: Annotated[
+        w.NodeStateName,
+        doc("Whether it is connected (`joined`); if not, no event is carried out there."),
+    ]
+    since: Annotated[w.Moment, doc("Since when it is in this state.")]
+    name: Annotated[str | None, doc("Name of its driver; null: it was not connected yet.")] = None
+    version: Annotated[str | None, doc("Version of the process, if known.")] = None
+
+
 class Host(msgspec.Struct, kw_only=True):
     """A host, and the machines on it."""
 
@@ -470,6 +482,13 @@ class Host(msgspec.Struct, kw_only=True):
     cordon_note: Annotated[str, doc("Why it is cordoned.")] = ""
     node: Annotated[
         HostNode | None, doc("Its node; null if no node has ever joined for the host.")
+    ] = None
+    driver: Annotated[
+        HostDriver | None,
+        doc(
+            "Its driver process; null if the service has another driver than `hosts`, or this"
+            " control node does not decide."
+        ),
     ] = None
     enrollment: Annotated[
         str,

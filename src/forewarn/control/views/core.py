@@ -14,11 +14,12 @@ from forewarn.core.fleet import DOMAINS, NO_CAPACITY, NO_SIZE, REVOKED, Capacity
 from forewarn.core.labels import labels_of
 from forewarn.core.time import SECOND
 from forewarn.service.indexes.coverage import CoverageCounts, coverage_of
+from forewarn.service.indexes.host_drivers import HostDriver
 from forewarn.service.indexes.polls import MachinePolls, Shown
 from forewarn.service.indexes.unknown_callers import UnknownCaller
 from forewarn.service.platform import platform as p
 from forewarn.service.platform.explain import EventExplanation
-from forewarn.service.platform.hosts import HostNode, HostReport
+from forewarn.service.platform.hosts import HostNode, HostReport, Hosts, NodeState
 from forewarn.service.telemetry.attention import Problem
 from forewarn.store.port import Contents, ControlNode
 from forewarn.support.instants import to_datetime
@@ -240,9 +241,7 @@ def outcomes(outcomes: p.Outcomes) -> s.Outcomes:
     return s.Outcomes(events=[event(item) for item in outcomes.events], notes=list(outcomes.notes))
 
 
-def hosts(
-    hosts: Iterable[Host], groups: Iterable[Group], node: Callable[[Host], HostNode | None]
-) -> list[s.Host]:
+def hosts(hosts: Iterable[Host], groups: Iterable[Group], known: Hosts) -> list[s.Host]:
     """Convert hosts, with their machines and events among these groups."""
     machines: dict[str, list[Machine]] = {}
     events: dict[str, list[Event]] = {}
@@ -258,7 +257,7 @@ def hosts(
             item,
             sorted(machines.get(item.name, []), key=lambda machine: machine.name),
             sorted(events.get(item.name, []), key=lambda e: (e.raised_at, e.group, e.id)),
-            node(item),
+            known,
         )
         for item in hosts
     ]
@@ -275,6 +274,15 @@ def host_node(node: HostNode) -> s.HostNode:
     )
 
 
+def host_driver(driver: HostDriver) -> s.HostDriver:
+    return s.HostDriver(
+        state=(NodeState.JOINED if driver.joined else NodeState.DISCONNECTED).value,
+        since=to_datetime(driver.since),
+        name=driver.name or None,
+        version=driver.version or None,
+    )
+
+
 def _size(size: Size) -> s.Size | None:
     return None if size == NO_SIZE else s.Size(memory=size.memory, cpus=size.cpus)
 
@@ -285,7 +293,8 @@ def _capacity(capacity: Capacity) -> s.Capacity | None:
     return s.Capacity(**msgspec.structs.asdict(capacity))
 
 
-def host(host: Host, machines: list[Machine], events: list[Event], node: HostNode | None) -> s.Host:
+def host(host: Host, machines: list[Machine], events: list[Event], known: Hosts) -> s.Host:
+    node, driver = known.node_of(host), known.driver_of(host)
     return s.Host(
         name=host.name,
         labels=host.labels,
@@ -296,6 +305,7 @@ def host(host: Host, machines: list[Machine], events: list[Event], node: HostNod
         cordoned=bool(host.cordoned),
         cordon_note=host.cordon_note,
         node=None if node is None else host_node(node),
+        driver=None if driver is None else host_driver(driver),
         enrollment=_enrollment(host),
         machines=[machine.name for machine in machines],
         events=[event.id for event in events],

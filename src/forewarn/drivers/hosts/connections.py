@@ -94,8 +94,8 @@ class DriverConnections:
         self._closing = False
         # Why a process of a host with this certificate (DER) is refused, or "".
         self.problem: Callable[[str, bytes], str] = lambda *_: ""
-        self.on_joined: Callable[[Sequence[str]], None] = lambda _: None  # called with hosts
-        self.on_left: Callable[[Sequence[str]], None] = lambda _: None
+        # Called with a connection, and whether it is one from now on.
+        self.on_change: Callable[[DriverConnection, bool], None] = lambda *_: None
         self.on_progress: Callable[[str, str], None] = lambda *_: None
 
     def of(self, host: str) -> DriverConnection | None:
@@ -195,7 +195,7 @@ class DriverConnections:
         connection = DriverConnection(stream, hello, certificate)
         self._by_host |= dict.fromkeys(hello.hosts, connection)
         log.info("a driver process is connected", hosts=connection.names, driver=hello.driver)
-        self.on_joined(hello.hosts)
+        self.on_change(connection, True)
         return connection
 
     def _receive(self, connection: DriverConnection, message: FromDriver) -> None:
@@ -227,7 +227,7 @@ class DriverConnections:
         for call in connection.calls.values():
             if not call.answer.done():
                 call.answer.set_exception(BrokenConnection(why))
-        self.on_left(connection.hosts)
+        self.on_change(connection, False)
 
     def cut(self, connection: DriverConnection, why: str) -> None:
         """Disconnect a process; it connects again."""

@@ -8,7 +8,7 @@ whether it has moved. What a failed host cannot do is asked of the target.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -16,7 +16,7 @@ import msgspec
 from forewarn.core.time import MINUTE, Duration
 from forewarn.drivers.hosts.answers import checked, moves, observed, performed, refused
 from forewarn.drivers.hosts.connections import DriverConnection, DriverConnections, DriverRaised
-from forewarn.drivers.hosts.messages import Answer, Verb
+from forewarn.drivers.hosts.messages import Answer, DriverHello, Verb
 from forewarn.drivers.port import (
     Checked,
     Done,
@@ -56,7 +56,9 @@ class HostsDriver(Driver):
         self._wake = context.wake
         self.connections = DriverConnections(context.term)
         self.connections.on_progress = context.on_progress
-        self.connections.on_joined = self._joined
+        self.connections.on_change = self._changed
+        # Called with the hello of a process, and whether that is connected from now on.
+        self.on_change: Callable[[DriverHello, bool], None] = lambda *_: None
         self._waiting: dict[str, set[str]] = {}  # tasks by host whose process is not connected
         # By task: machines for which it is over, and the answers that said so.
         self._finished: dict[str, list[tuple[frozenset[str], Done]]] = {}
@@ -64,8 +66,9 @@ class HostsDriver(Driver):
     async def aclose(self) -> None:
         self.connections.close()
 
-    def _joined(self, hosts: Sequence[str]) -> None:
-        for host in hosts:
+    def _changed(self, connection: DriverConnection, joined: bool) -> None:
+        self.on_change(connection.hello, joined)
+        for host in connection.hosts if joined else ():
             for task in self._waiting.pop(host, ()):
                 self._wake(task)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from forewarn.core import Event, Group, Machine, Status, Time
+from forewarn.core.fleet import Host
 from forewarn.core.group import replaced
 from forewarn.core.halts import Halt
 from forewarn.core.labels import matches, parse
 from forewarn.core.registry import HaltReleased, HostPut, HostRemoved
+from forewarn.service.indexes.host_drivers import HostDrivers
 from forewarn.service.indexes.placement import Placement
 from forewarn.service.indexes.unreachable_hosts import UnreachableHosts
 from forewarn.store.port import Commit, Store
@@ -37,6 +39,7 @@ class HostIndex:
         self.unreachable = UnreachableHosts(
             store
         )  # told of commits after this index, which its listeners read
+        self.drivers = HostDrivers(self.with_machines)
         self.placement = Placement(store, self.unreachable, self._events_by_host)
 
     def load(self) -> None:
@@ -91,15 +94,16 @@ class HostIndex:
         """Return the machines on a host that are not gone, sorted by name."""
         return self._alive(self._machines_by_host.get(host, {}))
 
+    def with_machines(self) -> Iterator[Host]:
+        """Yield the hosts that have machines which are not gone."""
+        machines = self._machines_by_host
+        for host in self._store.registry.hosts.values():
+            if any(True for _ in self._living(machines.get(host.name, {}))):
+                yield host
+
     def without_node(self) -> list[str]:
         """Return the hosts that have machines, and are not expected to have a node."""
-        hosts = self._store.registry.hosts.values()
-        machines = self._machines_by_host
-        return [
-            host.name
-            for host in hosts
-            if not host.node and any(True for _ in self._living(machines.get(host.name, {})))
-        ]
+        return [host.name for host in self.with_machines() if not host.node]
 
     def disputed_on(self, host: str) -> list[Machine]:
         """Return the machines of which it is disputed whether they are on this host: a fleet file

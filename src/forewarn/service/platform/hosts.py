@@ -25,6 +25,7 @@ from forewarn.core.rollouts import model
 from forewarn.core.time import DAY, Duration
 from forewarn.core.windows.model import Span
 from forewarn.service.engine.writer import Check, RequestContext
+from forewarn.service.indexes.host_drivers import HostDriver
 from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.platform.explain import summary
 from forewarn.service.platform.host_state import (
@@ -177,6 +178,12 @@ class Hosts:
             heard=connection.heard,
             ended=connection.ended,
         )
+
+    def driver_of(self, host: Host) -> HostDriver | None:
+        """Return what is known of the driver process of a host; None: it has none that this control
+        node knows of."""
+        drivers = self._host_index.drivers
+        return drivers.of(host.name) if drivers.known else None
 
     async def node_joined(self, name: str) -> Refused | None:
         """Record that a node has joined for a host, which is expected to have one from now on. If

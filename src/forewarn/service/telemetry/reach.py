@@ -1,11 +1,13 @@
-"""Hosts that cannot be reached, because their node is cut off, hosts without one, and machines that
-poll elsewhere than they are known to be: as metrics, and as warnings."""
+"""Hosts that cannot be reached, because their node is cut off, hosts without one, or without their
+driver process, and machines that poll elsewhere than they are known to be: as metrics, and as
+warnings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from forewarn.core.time import SECOND, Time
+from forewarn.service.indexes.host_drivers import HostDrivers
 from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.indexes.unreachable_hosts import UnreachableHosts
 from forewarn.service.telemetry.samples import Sample, gauge
@@ -28,6 +30,12 @@ def reach_readings(index: HostIndex, now: Time, *, went_back: bool) -> Iterator[
         "forewarn_host_unreachable_seconds",
         "Time since the first of the hosts that cannot be reached could not be; 0 if there is none",
         {(): max(0, longest) / SECOND} if unreachable.known else {},
+    )
+    drivers = index.drivers
+    yield gauge(
+        "forewarn_drivers_disconnected",
+        "Hosts with machines whose driver process is not connected",
+        {(): len(drivers.disconnected())} if drivers.known else {},
     )
     yield gauge(
         "forewarn_machines_elsewhere",
@@ -70,6 +78,19 @@ def nodeless_warning(hosts: HostIndex) -> str:
     return (
         f"guests on {counted(len(without), 'host')} are not answered, because no node has joined"
         " there; see 'forewarn host list'"
+    )
+
+
+def drivers_warning(drivers: HostDrivers) -> str:
+    """Return a sentence for operators; empty if the driver process of every host with machines is
+    connected, or has not had time to connect, or the service has another driver."""
+    hosts = {} if drivers.awaited else drivers.disconnected()
+    if not hosts:
+        return ""
+    return (
+        f"the driver process of {counted(len(hosts), 'host')} has not been connected since"
+        f" {utc(min(hosts.values()))}: no event is announced or carried out for the machines there;"
+        " see 'forewarn host list'"
     )
 
 
