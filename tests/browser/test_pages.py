@@ -103,8 +103,20 @@ def test_the_life_of_an_event_is_a_table_with_marks_on_a_line(
         row = machines.get_by_role("row").nth(1)
         expect(row).to_contain_text("not before it started")
         expect(row).to_contain_text("0.043 s")
+        expect(row.get_by_role("cell").last).to_have_text("no: it has not polled since")
+        service.document("web_0")
+        page.reload()  # a poll alone is no change
+        expect(row.get_by_role("cell").last).to_have_text("yes")
         records = page.get_by_role("table").filter(has_text="What has happened")
         expect(records).to_contain_text("not shown before to web_0")
+        expect(records).to_contain_text("stood still: web_0 for 0.043 s")
+        page.goto(f"{service.control_url}/ui/machines/web_0")
+        past = page.get_by_role("table", name="What has happened to it").get_by_role("row").last
+        expect(past.get_by_role("cell").nth(2)).to_have_text(
+            "no: it was not shown before it started"
+        )
+        expect(past.get_by_role("cell").nth(3)).to_contain_text("web_1")
+        expect(past.get_by_role("cell").nth(4)).to_have_text("0.043 s")
 
 
 def test_a_rollout_is_the_same_as_a_picture_and_as_a_table(

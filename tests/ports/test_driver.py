@@ -128,6 +128,32 @@ def test_an_event_has_its_impact_at_once_and_is_done_after_its_duration(
     asyncio.run(body())
 
 
+@pytest.mark.parametrize("place", ["memory", "file", "postgres"], indirect=True)
+@pytest.mark.parametrize(
+    ("type", "duration", "away"),
+    [
+        (EventType.FREEZE, -1, {"web_0": 5.0}),
+        (EventType.REBOOT, -1, {"web_0": 9.0}),
+        (EventType.REBOOT, 70, {"web_0": 70.0}),
+        (EventType.REBOOT, 3600, {"web_0": 600.0}),  # it is back when the event is over
+        (EventType.PREEMPT, 5, {}),  # for good
+    ],
+)
+def test_simulated_machines_stand_still_for_as_long_as_their_event_says(
+    place: Place, type: EventType, duration: int, away: dict[str, float]
+) -> None:
+    async def body() -> None:
+        driver, begun = place.driver(), msgspec.structs.replace(task(type), duration=duration)
+        await driver.perform(begun)
+        over = msgspec.structs.replace(begun, now=begun.now + 10 * MINUTE)
+        seen, done = await driver.observe(over), await driver.perform(over)
+        assert isinstance(seen, Happened)
+        assert isinstance(done, Done)
+        assert done.away == seen.away == away
+
+    asyncio.run(body())
+
+
 def test_observe_knows_whether_a_task_was_carried_out(place: Place) -> None:
     async def body() -> None:
         driver = place.driver()

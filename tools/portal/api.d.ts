@@ -241,6 +241,7 @@ declare namespace api {
     away: Record<string, number>;
     seen_by: Record<string, string>;
     not_warned: Array<string> | null;
+    back: Array<string>;
     progress: string;
   }
 

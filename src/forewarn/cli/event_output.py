@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from forewarn.cli.output import (
     print_clock,
@@ -85,7 +85,7 @@ def print_event(event: s.Event, more: Iterable[tuple[str, str]] = ()) -> None:
             ("description", event.description or "none"),
             *([("ticket", event.ticket)] if event.ticket else []),
             ("impact", _impact(event.duration)),
-            *([("stood still", _away(event.away))] if event.away else []),
+            *([("stood still", ", ".join(away_texts(event.away)))] if event.away else []),
             ("raised", f"by {event.raised_by} at {time_text(event.raised_at)}"),
             ("approved", approved),
             ("started", time_text(event.started_at) or "no"),
@@ -104,6 +104,8 @@ def shown_to(event: s.EventDetails) -> Iterator[tuple[str, str]]:
     yield "shown to", shown or "none of its machines"
     if event.not_warned:
         yield "not warned", ", ".join(event.not_warned)
+    if event.ended_at and event.started_at:
+        yield "back", ", ".join(event.back) or "none of its machines has polled since"
     if event.progress:
         yield "progress", event.progress
 
@@ -126,11 +128,13 @@ def _moving(targets: dict[str, str]) -> str:
     return ", ".join(f"{machine} to {host}" for machine, host in targets.items())
 
 
-def _away(away: dict[str, float]) -> str:
-    return ", ".join(
+def away_texts(away: Mapping[str, object]) -> list[str]:
+    """Return for how long each machine stood still; without what is not a number."""
+    return [
         f"{machine} for {f'{seconds:.6f}'.rstrip('0').rstrip('.')} s"
         for machine, seconds in away.items()
-    )
+        if isinstance(seconds, int | float)
+    ]
 
 
 def _impact(seconds: int) -> str:

@@ -240,7 +240,9 @@ class SimulatedDriver(Driver):
             return NotYet()
         if task.started_at is None:
             return Unknown("it was carried out, but it has not started")
-        return Happened(_moved(task)) if task.now >= self._end(task) else NotYet()
+        if task.now < self._end(task):
+            return NotYet()
+        return Happened(_moved(task), away=self._away(task))
 
     async def perform(self, task: Task) -> Performed:
         course = self._courses.get(task.event, Course())
@@ -262,11 +264,12 @@ class SimulatedDriver(Driver):
                 return again
         if task.now < end:
             return Again(end)
+        away = self._away(task)
         for event in _impacts(task):
             await self._journal.finish(event, task.fence)
             self._courses.pop(event, None)
             self._paused_again.discard(event)
-        return Done(_moved(task))
+        return Done(_moved(task), away=away)
 
     async def _pause_again(self, task: Task, course: Course, back: int) -> Again | None:
         """Pause the machines once more while the event is Started, if it is to take that course;
@@ -288,6 +291,19 @@ class SimulatedDriver(Driver):
             return Again(ends)
         await self.listener.impact_ends(task.event)
         return None
+
+    def _away(self, task: Task) -> dict[str, float]:
+        """Return for how many seconds machines stood still; empty if that was not specified, or if
+        they are gone."""
+        course = self._courses.get(task.event, Course())
+        seconds = task.duration if task.duration >= 0 else _profile(task).impact
+        if seconds < 0 or (course.happens or task.type).traits.deletes:
+            return {}
+        away = min(self._back_after(seconds), self._end(task) - self._start(task))
+        if course.second_after is not None:
+            away += self._back_after(course.second_duration)
+        names = (name for machines in _impacts(task).values() for name in machines)
+        return dict.fromkeys(names, away / SECOND)
 
     def _start(self, task: Task) -> int:
         return task.now if task.started_at is None else task.started_at

@@ -10,14 +10,18 @@ from forewarn.control.openapi.document import document, operations
 from helpers import write_man_page
 
 # Parameters for which a command has another option, or follows the pages of the list itself.
-OTHER_OPTIONS = {"past": "all", "raised_since": "since", "from": "starts_from"}
+OTHER_OPTIONS = {"past": "all", "raised_since": "since"}
 # Not filters: of the pages of a list, and details that a command asks for by itself.
 NO_FILTERS = {"limit", "after", "before", "oldest_first", "wait", "expected_end"}
 
 
 def test_every_filter_of_a_list_is_an_option_of_its_command() -> None:
     options = {
-        " ".join(path): {param.name for param in command.params}
+        " ".join(path): {
+            option.removeprefix("--").replace("-", "_")
+            for parameter in command.params
+            for option in parameter.opts
+        }
         for path, command in write_man_page.commands(typer.main.get_command(app))
     }
     declared = {name: operation for name, (_, operation) in operations(handlers()).items()}

@@ -12,6 +12,7 @@ from typing import IO, Annotated
 import typer
 
 from forewarn.cli import completion
+from forewarn.cli.event_output import away_texts
 from forewarn.cli.output import Url, fail, print_clock, print_table, say, service, time_text
 from forewarn.control.client.client import ControlClient
 from forewarn.control.schema.feed import HistoryRecord
@@ -189,10 +190,14 @@ def _show(records: list[HistoryRecord]) -> None:
 
 
 def _note(record: HistoryRecord) -> str:
-    """Return the note of an entry and, of an event that has started, who had not been warned."""
+    """Return the note of an entry and, of an event that has started, who had not been warned; of
+    one that was carried out, for how long machines stood still."""
     uninformed = [name for name, since in (record.shown or {}).items() if since is None]
     warning = f"not shown before to {listing(uninformed)}" if uninformed else ""
-    return "; ".join(filter(None, (record.note, warning)))
+    measured = record.answer.get("away")  # a driver of somebody else may have given something else
+    away = away_texts(measured) if isinstance(measured, dict) else []
+    still = f"stood still: {listing(away)}" if away else ""
+    return "; ".join(filter(None, (record.note, warning, still)))
 
 
 def _show_outputs(records: list[HistoryRecord]) -> None:

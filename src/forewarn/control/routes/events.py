@@ -183,7 +183,10 @@ async def get_event(call: Call, id: Id) -> s.EventDetails:
     event = unwrap(await context().platform.event(id))
     call.headers["ETag"] = event_tag(event)
     return core.event_details(
-        event, await call.platform.shown(event), call.platform.progress(event)
+        event,
+        await call.platform.shown(event),
+        call.platform.progress(event),
+        context().platform.poll_index.polls,
     )
 
 

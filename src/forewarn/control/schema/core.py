@@ -295,6 +295,10 @@ class EventDetails(Event, kw_only=True):
             " Null: it has not started, or this is not known."
         ),
     ] = None
+    back: Annotated[
+        list[str],
+        doc("Its machines that have polled since it was carried out, or has ended."),
+    ] = []
     progress: Annotated[
         str, doc("How far the driver is, if it has said so; known where it is called.")
     ] = ""

@@ -218,14 +218,29 @@ def event(event: Event) -> s.Event:
     )
 
 
-def event_details(details: Event, shown: Shown, progress: str) -> s.EventDetails:
+def event_details(
+    details: Event, shown: Shown, progress: str, polls: Callable[[str], MachinePolls | None]
+) -> s.EventDetails:
     fields = msgspec.structs.asdict(event(details))
     not_warned, started = None, details.started_at
     if started is not None and shown.complete:
         not_warned = [n for n in details.resources if shown.since.get(n, started + 1) > started]
+    done = details.waiting.since if details.waiting is not None else details.ended_at
+    back = [] if done is None or started is None else _polled_since(details.resources, done, polls)
     return s.EventDetails(
-        **fields, seen_by=_moments(shown.since), not_warned=not_warned, progress=progress
+        **fields,
+        seen_by=_moments(shown.since),
+        not_warned=not_warned,
+        back=back,
+        progress=progress,
     )
+
+
+def _polled_since(
+    names: Iterable[str], at: Time, polls: Callable[[str], MachinePolls | None]
+) -> list[str]:
+    known = {name: polls(name) for name in names}
+    return [name for name, found in known.items() if found is not None and found.last >= at]
 
 
 def _moments(times: Mapping[str, Time]) -> dict[str, datetime]:

@@ -1,13 +1,15 @@
 // One event: first of all, why it has not started; then who knows of it, and what has happened so far.
 import { html } from "../html.js";
 import { useResource } from "../hooks.js";
+import { address } from "../router.js";
 import { Badge, Facts, loaded, Page } from "../parts/basics.js";
 import { nameOf, stateOf } from "../parts/event-table.js";
 import { Details, Explanation, Hold } from "../parts/explanation.js";
-import { Cause, GroupLink, HostLink, MachineLink } from "../parts/links.js";
+import { Actor, Cause, GroupLink, HostLink, MachineLink } from "../parts/links.js";
 import { Records } from "../parts/records.js";
 import { at, duration } from "../parts/text.js";
 import { Timeline } from "../parts/timeline.js";
+import { back, stoodStill } from "../parts/looking-back.js";
 import { Verbs } from "../parts/verbs.js";
 
 // When a machine was first shown an event. `known`: whether machines without a time have not been shown it.
@@ -32,11 +34,12 @@ function firstShown(event, name, seen, silent, known) {
 /** @param {{ event: api.EventDetails, seen: Record<string, string>, silent: Record<string, unknown>, known: boolean }} props */
 const Machines = ({ event, seen, silent, known }) => {
   const moving = Object.keys(event.targets).length > 0;
-  const measured = Object.keys(event.away).length > 0;
+  const measured = event.ended_at || Object.keys(event.away).length > 0;
+  const { data: details } = useResource(address("v1", "events", event.id));
   return html`
     <table class="rows">
       <caption>Machines</caption>
-      <thead><tr><th>Machine</th><th>First shown</th><th>Ready</th>${moving && html`<th>Moves to</th>`}${measured && html`<th>Stood still</th>`}</tr></thead>
+      <thead><tr><th>Machine</th><th>First shown</th><th>Ready</th>${moving && html`<th>Moves to</th>`}${measured && html`<th>Stood still</th>`}${event.ended_at && html`<th>Back</th>`}</tr></thead>
       <tbody>
         ${event.machines.map(
           (name) => html`
@@ -45,7 +48,8 @@ const Machines = ({ event, seen, silent, known }) => {
               <td>${firstShown(event, name, seen, silent, known)}</td>
               <td>${event.ready.includes(name) ? "yes" : ""}</td>
               ${moving && html`<td><${HostLink} name=${event.targets[name]} /></td>`}
-              ${measured && html`<td>${Object.hasOwn(event.away, name) && `${event.away[name]} s`}</td>`}
+              ${measured && html`<td>${stoodStill(event, name)}</td>`}
+              ${event.ended_at && html`<td>${details && back(details, name)}</td>`}
             </tr>
           `,
         )}
@@ -81,6 +85,7 @@ export function Event({ name: id }) {
             ["Host", event.host && html`<${HostLink} name=${event.host} />`],
             ["Update domain", String(event.update_domain)],
             ["Source", event.source],
+            ["Approved by", event.started_at && (event.approved ? html`<${Actor} name=${event.approved.by} />` : "nobody")],
             ["Duration of the impact", event.duration < 0 ? "unknown" : event.duration ? duration(event.duration * 1_000) : "none"],
             ["Waits for", event.waits_for.length > 0 && `${event.waits_for.join(", ")}: it was carried out, and is over once they have polled again`],
             ["Not back", event.not_back.join(", ")],

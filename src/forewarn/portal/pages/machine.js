@@ -6,6 +6,7 @@ import { Link } from "../router.js";
 import { Badge, Empty, Facts, Labels, loaded, Page, When } from "../parts/basics.js";
 import { EventTable } from "../parts/event-table.js";
 import { EventLink, GroupLink, HostLink } from "../parts/links.js";
+import { LookingBack } from "../parts/looking-back.js";
 import { Latest } from "../parts/records.js";
 import { at, plural } from "../parts/text.js";
 import { Verbs } from "../parts/verbs.js";
@@ -70,6 +71,7 @@ export function Machine({ name }) {
           ["Tags", Object.keys(of.tags).length > 0 && html`<${Labels} of=${of.tags} />`],
         ]} />
         ${of.coverage === "never-polled" && !of.gone && html`<p class="quiet">No program on this machine asks for its events, so nothing there can prepare for them. Start 'forewarn agent' there, or a program of your own.</p>`}
+        <${LookingBack} machine=${of.name} group=${of.group} />
         <${Events} name=${of.name} group=${of.group} />
         <${Latest} of=${{ machine: of.name }} />`)}
     <//>

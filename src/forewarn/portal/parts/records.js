@@ -5,7 +5,7 @@ import { withQuery } from "../api.js";
 import { Link } from "../router.js";
 import { Empty, loaded } from "./basics.js";
 import { Actor, Cause, EventLink, GroupLink, HostLink, MachineLink, RolloutLink, Several } from "./links.js";
-import { at } from "./text.js";
+import { at, listed } from "./text.js";
 
 const LATEST = 15;
 
@@ -15,6 +15,10 @@ const ofRollout = (record) => record.what.startsWith("rollout-");
 // Which machines of an event that has started had not been shown it before.
 /** @param {api.HistoryRecord} record */
 const uninformed = ({ shown }) => Object.entries(shown ?? {}).filter(([, since]) => !since).map(([name]) => name);
+
+// For how long machines stood still, as their driver has measured it.
+/** @param {api.HistoryRecord} record */
+const stoodStill = ({ answer }) => listed(Object.entries(answer.away ?? {}).map(([name, seconds]) => `${name} for ${seconds} s`));
 
 /** @param {{ of: api.HistoryRecord }} props */
 const Why = ({ of }) => (of.cause && !ofRollout(of) && !of.what.startsWith("halt-") ? html`<span class="quiet"><${Cause} of=${of.cause} /></span>` : null);
@@ -42,7 +46,7 @@ export const Records = ({ of, caption, about = true }) => html`
             <td class="whole">${record.what}</td>
             ${about && html`<td><${About} of=${record} /></td>`}
             <td class="by"><${Actor} name=${record.by} /></td>
-            <td>${record.note}${uninformed(record).length > 0 && html`; not shown before to <${Several} of=${uninformed(record)} as=${MachineLink} />`} ${about && html`<${Why} of=${record} />`}</td>
+            <td>${record.note}${uninformed(record).length > 0 && html`; not shown before to <${Several} of=${uninformed(record)} as=${MachineLink} />`}${stoodStill(record) && `; stood still: ${stoodStill(record)}`} ${about && html`<${Why} of=${record} />`}</td>
           </tr>
         `,
       )}
