@@ -15,7 +15,6 @@ import json
 import re
 import ssl
 import threading
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -45,8 +44,12 @@ class Refusal(Exception):
             "code": code,
         } | more
 
+    @property
+    def body(self) -> bytes:
+        return json.dumps(self.status).encode()
 
-class Path:
+
+class ResourcePath:
     """What a request is about: `/api/v1/namespaces/default/pods/web/eviction`."""
 
     def __init__(self, text: str) -> None:
@@ -63,6 +66,10 @@ class Path:
     def full(self) -> str:
         return f"{self.resource}/{self.sub}" if self.sub else self.resource
 
+    def verb(self, method: str) -> str:
+        changing = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
+        return changing.get(method) or ("get" if self.name else "list")
+
     def key(self, name: str = "") -> tuple[str, str, str]:
         return self.resource, self.namespace, name or self.name
 
@@ -77,9 +84,7 @@ class Server(ThreadingHTTPServer):
         self.socket = context.wrap_socket(self.socket, server_side=True)
         self.minor = minor
         self.objects: dict[tuple[str, str, str], Object] = {}
-        self.used: set[tuple[str, str, str]] = set()  # verb, resource and group of others' requests
-        self.instead: Callable[[str, Path], Refusal | None] = lambda *_: None
-        self._tokens = {ADMIN: "admin"}
+        self._tokens = {ADMIN: ("admin", "")}  # name and UID of the account
         self._version = 0
         self._lock = threading.RLock()
         self.url = f"https://127.0.0.1:{self.socket.getsockname()[1]}"
@@ -92,25 +97,24 @@ class Server(ThreadingHTTPServer):
         self.shutdown()
         self.server_close()
 
-    def revoke(self, token: str) -> None:
-        self._tokens.pop(token)
-
     def answer(
         self, method: str, target: str, token: str, agent: str, kind: str, body: Object
     ) -> tuple[int, Object]:
         url = urlsplit(target)
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
-        user = self._tokens.get(token)
-        if user is None:
+        user, uid = self._tokens.get(token, ("", ""))
+        accounts = [
+            one["metadata"]["uid"]
+            for key, one in self.objects.items()
+            if key[0] == "serviceaccounts"
+        ]
+        if not user or (uid and uid not in accounts):
             raise Refusal(401, "Unauthorized", "Unauthorized")
         if url.path == "/version":
             git = f"v1.{self.minor}.2"
             return 200, {"major": "1", "minor": str(self.minor), "gitVersion": git}
-        path = Path(url.path)
-        verb = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}.get(method)
-        verb = verb or ("get" if path.name else "list")
-        if user != "admin" and (refusal := self.instead(verb, path)) is not None:
-            raise refusal
+        path = ResourcePath(url.path)
+        verb = path.verb(method)
         with self._lock:
             self._authorize(user, verb, path)
             match verb:
@@ -130,10 +134,9 @@ class Server(ThreadingHTTPServer):
 
     # Access
 
-    def _authorize(self, user: str, verb: str, path: Path) -> None:
+    def _authorize(self, user: str, verb: str, path: ResourcePath) -> None:
         if user == "admin":
             return
-        self.used.add((verb, path.full, path.group))
         if path.resource == "selfsubjectaccessreviews" or self._may(
             user, verb, path.full, path.group
         ):
@@ -168,13 +171,14 @@ class Server(ThreadingHTTPServer):
 
     # Objects
 
-    def _created(self, user: str, path: Path, body: Object) -> Object:
+    def _created(self, user: str, path: ResourcePath, body: Object) -> Object:
         if path.sub == "eviction":
             return self._evicted(path, body)
         if path.sub == "token":
-            account = f"system:serviceaccount:{path.namespace}:{path.name}"
+            path.sub = ""
+            uid = self._there(path)["metadata"]["uid"]
             token = f"token-{len(self._tokens)}-of-{path.name}"
-            self._tokens[token] = account
+            self._tokens[token] = f"system:serviceaccount:{path.namespace}:{path.name}", uid
             return body | {"status": {"token": token}}
         if path.resource == "selfsubjectaccessreviews":
             asked = body["spec"]["resourceAttributes"]
@@ -199,7 +203,7 @@ class Server(ThreadingHTTPServer):
         self.objects[key] = created
         return created
 
-    def _there(self, path: Path) -> Object:
+    def _there(self, path: ResourcePath) -> Object:
         if path.key() not in self.objects:
             raise Refusal(
                 404,
@@ -209,7 +213,7 @@ class Server(ThreadingHTTPServer):
             )
         return self.objects[path.key()]
 
-    def _listed(self, path: Path, query: dict[str, str]) -> Object:
+    def _listed(self, path: ResourcePath, query: dict[str, str]) -> Object:
         node = query.get("fieldSelector", "").removeprefix("spec.nodeName=")
         found = [
             object
@@ -231,7 +235,7 @@ class Server(ThreadingHTTPServer):
             "items": found[first : first + limit],
         }
 
-    def _patched(self, path: Path, patch: Object, manager: str) -> Object:
+    def _patched(self, path: ResourcePath, patch: Object, manager: str) -> Object:
         before = self._there(path)
         sent = patch.get("metadata", {}).get("resourceVersion")
         if sent not in (None, before["metadata"]["resourceVersion"]):
@@ -266,7 +270,7 @@ class Server(ThreadingHTTPServer):
             self.objects[path.key()] = after
         return after
 
-    def _deleted(self, path: Path, options: Object) -> Object:
+    def _deleted(self, path: ResourcePath, options: Object) -> Object:
         object = self._there(path)
         wanted = (options.get("preconditions") or {}).get("uid")
         if wanted not in (None, object["metadata"]["uid"]):
@@ -286,13 +290,13 @@ class Server(ThreadingHTTPServer):
         del self.objects[path.key()]
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
-    def _evicted(self, path: Path, eviction: Object) -> Object:
+    def _evicted(self, path: ResourcePath, eviction: Object) -> Object:
         version = eviction["apiVersion"].removeprefix("policy/")
         least = BY_DOCUMENTATION["policy/v1 evictions"]
         if version != "v1beta1" and self.minor < least:
             message = f'no kind "Eviction" is registered for version "policy/{version}"'
             raise Refusal(400, "BadRequest", message)
-        pod = Path(f"/api/v1/namespaces/{path.namespace}/pods/{path.name}")
+        pod = ResourcePath(f"/api/v1/namespaces/{path.namespace}/pods/{path.name}")
         object = self._there(pod)
         running = object["status"]["phase"] == "Running"
         if running and "deletionTimestamp" not in object["metadata"]:
@@ -369,9 +373,9 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             sent = json.loads(body or b"{}")
             code, answer = self.server.answer(self.command, self.path, token, agent, kind, sent)
+            text = json.dumps(answer).encode()
         except Refusal as refusal:
-            code, answer, extra = refusal.code, refusal.status, refusal.headers
-        text = json.dumps(answer).encode()
+            code, text, extra = refusal.code, refusal.body, refusal.headers
         self.send_response(code)
         for name, value in {"Content-Type": "application/json", **extra}.items():
             self.send_header(name, value)

@@ -35,8 +35,8 @@ MERGE = "application/merge-patch+json"
 class Cluster:
     def __init__(self, url: str, ca: Path, admin: str, directory: Path) -> None:
         self.url, self.ca, self.token_file = url, ca, directory / "token"
-        self._admin = admin
-        self._context = ssl.create_default_context(cafile=str(ca))
+        self._admin, self._server = admin, urlsplit(url)
+        self.context = ssl.create_default_context(cafile=str(ca))
         self._idle: list[http.client.HTTPSConnection] = []
         for part in yaml.safe_load_all((DEPLOY / "rbac.yaml").read_text()):
             self.create(_PATHS[part["kind"]], part)
@@ -52,12 +52,11 @@ class Cluster:
         self, method: str, path: str, body: Object | None = None, token: str = "", kind: str = ""
     ) -> tuple[int, Object, http.client.HTTPMessage]:
         """Status, body and headers of an answer, whatever it is."""
-        url = urlsplit(self.url)
-        connection = (
-            self._idle.pop()
-            if self._idle
-            else http.client.HTTPSConnection(url.hostname or "", url.port, context=self._context)
-        )
+        if self._idle:
+            connection = self._idle.pop()
+        else:
+            host, port = self._server.hostname or "", self._server.port
+            connection = http.client.HTTPSConnection(host, port, context=self.context)
         kind = kind or (MERGE if method == "PATCH" else "application/json")
         headers = {"Authorization": f"Bearer {token or self._admin}", "Content-Type": kind}
         connection.request(method, path, None if body is None else json.dumps(body), headers)
@@ -82,6 +81,24 @@ class Cluster:
         path = f"{_PATHS['ServiceAccount']}/forewarn-agent/token"
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         return str(self.create(path, review)["status"]["token"])
+
+    def revoke(self) -> None:
+        """All tokens: the account is another one from now on."""
+        path = _PATHS["ServiceAccount"]
+        account = self._ok("GET", f"{path}/forewarn-agent")
+        self._ok("DELETE", f"{path}/forewarn-agent")
+        metadata = {key: account["metadata"][key] for key in ("name", "namespace")}
+        self.create(path, {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": metadata})
+
+    @property
+    def rules(self) -> list[Object]:
+        """Of the role."""
+        found: list[Object] = self._ok("GET", f"{_PATHS['ClusterRole']}/forewarn-agent")["rules"]
+        return found
+
+    @rules.setter
+    def rules(self, rules: list[Object]) -> None:
+        self.change(f"{_PATHS['ClusterRole']}/forewarn-agent", {"rules": rules})
 
     def clear(self) -> None:
         for path in (PODS, NODES, EVENTS, BUDGETS):

@@ -3,6 +3,7 @@ Node at each stage, whom it evicts, what it takes back, and what it says if it c
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,13 +11,16 @@ from typing import Any
 
 import pytest
 
-from forewarn.agent.hooks import kubernetes
+from forewarn.agent.hooks import kubernetes, kubernetes_drain
 from forewarn.agent.hooks.contract import Failure
+from forewarn.agent.hooks.kubernetes_api import Api
 from forewarn.agent.hooks.options import Kubernetes
 from helpers.certificates import Authority
-from helpers.fake_kubernetes import ADMIN, Refusal, Server
+from helpers.fake_kubernetes import Refusal
 from helpers.hook_runs import EVENT, Hook
 from helpers.kubernetes_cluster import NODES, Cluster
+from helpers.kubernetes_server import Proxy, serving
+from helpers.netns import require
 from helpers.waiting import until
 
 SET = "azure:///subscriptions/s/resourceGroups/rg/providers/Microsoft.Compute"
@@ -34,29 +38,30 @@ OTHERS = [
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    directory = tmp_path_factory.mktemp("kubernetes")
-    authority = Authority(directory)
-    server = Server(authority.issue("127.0.0.1"))
-    server.cluster = Cluster(server.url, authority.path, ADMIN, directory)  # type: ignore[attr-defined]
-    yield server
-    server.cluster.close()  # type: ignore[attr-defined]
-    server.end()
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    with serving(tmp_path_factory.mktemp("kubernetes")) as server:
+        yield server
 
 
 @pytest.fixture
-def cluster(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+def server(shared: Proxy) -> Iterator[Proxy]:
+    yield shared
+    shared.before, shared.after = lambda *_: None, lambda: None
+
+
+@pytest.fixture
+def cluster(server: Proxy, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     monkeypatch.delenv("NODE_NAME", raising=False)
-    monkeypatch.setattr(kubernetes, "ROUND", 0.05)
-    cluster: Cluster = server.cluster  # type: ignore[attr-defined]
+    for module in (kubernetes, kubernetes_drain):
+        monkeypatch.setattr(module, "ROUND", 0.05)
+    cluster = server.cluster
     cluster.clear()
-    server.used.clear()
+    cluster.token_file.write_text(cluster.new_token())
     cluster.add_node("other", f"{SET}/virtualMachines/other")
     cluster.add_node(NODE, PROVIDER, taints=OTHERS)
     cluster.add_pod("web", NODE)
     cluster.add_pod("elsewhere", "other")
-    yield cluster
-    server.instead = lambda *_: None
+    return cluster
 
 
 class OfNode(Hook):
@@ -80,7 +85,7 @@ def clean(cluster: Cluster) -> None:
 
 
 def test_each_stage_is_written_on_the_node_and_in_the_end_taken_back(
-    cluster: Cluster, server: Server, tmp_path: Path
+    cluster: Cluster, server: Proxy, tmp_path: Path
 ) -> None:
     cluster.add_pod("proxy", NODE, owner="DaemonSet")
     cluster.add_pod("static", NODE, owner="", annotations={"kubernetes.io/config.mirror": "x"})
@@ -128,7 +133,7 @@ def test_each_stage_is_written_on_the_node_and_in_the_end_taken_back(
 
 
 def test_the_role_in_deploy_allows_what_is_asked_for_and_nothing_else(
-    cluster: Cluster, server: Server, tmp_path: Path
+    cluster: Cluster, server: Proxy, tmp_path: Path
 ) -> None:
     cluster.request("DELETE", f"{NODES}/{NODE}")
     cluster.add_node("renamed", PROVIDER)
@@ -138,10 +143,9 @@ def test_the_role_in_deploy_allows_what_is_asked_for_and_nothing_else(
     with cluster.kubelet():
         own.here("prepare")
     own.here("undo")
-    [role] = [one for (kind, _, _), one in server.objects.items() if kind == "clusterroles"]
     allowed = {
         (verb, resource, group)
-        for rule in role["rules"]
+        for rule in cluster.rules
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
@@ -152,26 +156,27 @@ def test_the_role_in_deploy_allows_what_is_asked_for_and_nothing_else(
 
 
 def test_the_check_asks_the_server_what_is_missing(
-    cluster: Cluster, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, server: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = hook(cluster, tmp_path)
     assert own.check() == []
-    [role] = [one for (kind, _, _), one in server.objects.items() if kind == "clusterroles"]
-    taken = role["rules"].pop(1)
-    assert taken["resources"] == ["nodes/status"]
+    rules = cluster.rules
+    cluster.rules = [rule for rule in rules if rule["resources"] != ["nodes/status"]]
+    until(own.check, "the rule is gone")
     [problem] = own.check()
     assert "not allowed to patch nodes/status;" in problem
     with pytest.raises(Failure, match=r"forbids to patch nodes/status \(403\): nodes"):
         own.here("prepare")
     assert own.here("undo").endswith("so it stays as it is")
-    role["rules"].insert(1, taken)
+    cluster.rules = rules
+    until(lambda: not own.check(), "the rule is back")
     assert hook(cluster, tmp_path, conditions="off", drain=False).check() == []
     monkeypatch.setenv("NODE_NAME", "nowhere")
     assert own.check() == ["NODE_NAME is nowhere, and there is no such node"]
 
 
 def test_pods_are_evicted_by_priority_and_budgets_are_kept(
-    cluster: Cluster, server: Server, tmp_path: Path
+    cluster: Cluster, server: Proxy, tmp_path: Path
 ) -> None:
     cluster.add_pod("db", NODE, "StatefulSet", priority=100)
     cluster.add_pod("low", NODE, priority=-5)
@@ -184,7 +189,7 @@ def test_pods_are_evicted_by_priority_and_budgets_are_kept(
             if order.count("web") == 3:
                 cluster.allow("web", 1)
 
-    server.instead = note
+    server.before = note
     with cluster.kubelet():
         assert hook(cluster, tmp_path).here("prepare").endswith("3 pods evicted")
     assert order == ["low", "web", "db", "web", "web"]
@@ -336,7 +341,7 @@ def test_a_taint_of_others_and_an_annotation_that_was_removed_are_respected(
 
 
 def test_a_patch_is_made_again_if_the_node_has_changed(
-    cluster: Cluster, server: Server, tmp_path: Path
+    cluster: Cluster, server: Proxy, tmp_path: Path
 ) -> None:
     def change(verb: str, path: Any) -> None:
         if verb == "patch" and len(changes) < 20:
@@ -346,7 +351,7 @@ def test_a_patch_is_made_again_if_the_node_has_changed(
                 cluster.change(f"{NODES}/{NODE}", {"metadata": label})
 
     changes: list[str] = []
-    server.instead = change
+    server.before = change
     own = hook(cluster, tmp_path, drain=False)
     own.here("prepare")
     own.here("undo")
@@ -356,7 +361,7 @@ def test_a_patch_is_made_again_if_the_node_has_changed(
 
 
 def test_after_a_reboot_the_node_is_opened_when_its_kubelet_has_reported_ready(
-    cluster: Cluster, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, server: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.report(NODE, "True", boot="before")
     own = hook(cluster, tmp_path, wait_ready=0.3)
@@ -379,7 +384,7 @@ def test_after_a_reboot_the_node_is_opened_when_its_kubelet_has_reported_ready(
         if len(looks) == 5:
             cluster.report(NODE, "True", boot="after")
 
-    server.instead = look
+    server.before = look
     assert hook(cluster, tmp_path, wait_ready="1m").here("undo") == f"node {NODE} takes pods"
     clean(cluster)
 
@@ -423,20 +428,24 @@ def _failure(own: Hook, **more: Any) -> str:
 )
 def test_conditions_have_the_names_that_the_server_knows(
     cluster: Cluster,
-    server: Server,
+    server: Proxy,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     minor: int,
     options: dict[str, str],
     expected: str | None,
 ) -> None:
-    monkeypatch.setattr(server, "minor", minor)
+    if server.fake is None:
+        require(minor == 20, "a newer API server")
+    else:
+        monkeypatch.setattr(server.fake, "minor", minor)
     own = hook(cluster, tmp_path, **options)
     with cluster.kubelet():
         own.here("prepare")  # with the evictions that the server knows
     assert (expected is None) == (not cluster.conditions(NODE))
     assert expected is None or expected in cluster.conditions(NODE)
-    monkeypatch.setattr(server, "minor", 57 - minor)  # upgraded meanwhile
+    if server.fake is not None:
+        monkeypatch.setattr(server.fake, "minor", 57 - minor)  # upgraded meanwhile
     own.here("undo")
     clean(cluster)
 
@@ -445,7 +454,7 @@ def test_conditions_have_the_names_that_the_server_knows(
 
 
 def test_a_token_is_read_again_and_a_bad_one_is_named(
-    cluster: Cluster, server: Server, tmp_path: Path
+    cluster: Cluster, server: Proxy, tmp_path: Path
 ) -> None:
     token = tmp_path / "token"
     own = hook(cluster, tmp_path, token=str(token), drain=False)
@@ -453,19 +462,18 @@ def test_a_token_is_read_again_and_a_bad_one_is_named(
     assert f"token {token} cannot be read" in own.check()[0]
     token.write_text("\n")
     assert "does not contain a token" in _failure(own)
-    old = cluster.new_token()
-    token.write_text(old)
+    token.write_text(cluster.new_token())
     rotated: list[str] = []
 
-    def rotate(verb: str, path: Any) -> None:
+    def rotate() -> None:
         if not rotated:
+            cluster.revoke()
             rotated.append(cluster.new_token())
             token.write_text(rotated[0])
-            server.revoke(old)
 
-    server.instead = rotate
+    server.after = rotate
     own.here("prepare")
-    server.revoke(rotated[0])
+    cluster.revoke()
     with pytest.raises(Failure, match=r"refuses the token in .* \(401\): it has expired"):
         own.here("undo")
     assert cluster.cordoned(NODE)
@@ -475,19 +483,19 @@ def test_a_token_is_read_again_and_a_bad_one_is_named(
 
 
 def test_a_busy_server_is_asked_again_and_one_that_is_away_is_a_failure_in_time(
-    cluster: Cluster, server: Server, tmp_path: Path
+    cluster: Cluster, server: Proxy, tmp_path: Path
 ) -> None:
     answers = [
         Refusal(429, "TooManyRequests", "later", headers={"Retry-After": "0"}),
         Refusal(503, "ServiceUnavailable", "not yet"),
         Refusal(500, "InternalError", "etcdserver: request timed out"),
     ]
-    server.instead = lambda *_: answers.pop(0) if answers else None
+    server.before = lambda *_: answers.pop(0) if answers else None
     own = hook(cluster, tmp_path, drain=False)
     own.here("prepare")
     assert not answers
     own.here("undo")
-    server.instead = lambda *_: Refusal(503, "ServiceUnavailable", "not today")
+    server.before = lambda *_: Refusal(503, "ServiceUnavailable", "not today")
     with pytest.raises(Failure, match="the time is up: get nodes: 503 not today"):
         own.here("prepare", left=2.0)
     with pytest.raises(Failure, match="does not answer: Connection refused"):
@@ -495,7 +503,7 @@ def test_a_busy_server_is_asked_again_and_one_that_is_away_is_a_failure_in_time(
 
 
 def test_pages_that_have_expired_are_listed_anew(
-    cluster: Cluster, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, server: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("forewarn.agent.hooks.kubernetes_api.PAGE", 1)
     cluster.add_pod("two", NODE)
@@ -506,7 +514,7 @@ def test_pages_that_have_expired_are_listed_anew(
         lists += (verb, path.resource) == ("list", "pods")
         return Refusal(410, "Expired", "too old") if lists == 2 else None
 
-    server.instead = expire
+    server.before = expire
     with cluster.kubelet():
         assert hook(cluster, tmp_path).here("prepare").endswith("2 pods evicted")
 
@@ -530,40 +538,47 @@ def test_what_the_server_or_its_files_lack_is_a_sentence(
     assert not cluster.marks(NODE)
 
 
-def test_the_program_is_killed_at_every_request_and_undone_all_the_same(
-    cluster: Cluster, server: Server, tmp_path: Path
-) -> None:
-    """Before the server has done what it was asked for; the state of the hook is what it was."""
-    point, count = 0, 0
-    process: Any = None
+class Killed(BaseException):
+    """The process is no more: nothing of it is run after this."""
 
-    def kill(verb: str, path: Any) -> None:
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_killed_at_every_request_everything_is_undone_all_the_same(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answered: bool
+) -> None:
+    """Before the server gets the request, or when it has done what it was asked for. Processes are
+    killed by test_killed_node_agent.py; here they would take minutes."""
+    point, count = 0, 0
+    exchange = Api._exchange
+
+    def killed(*arguments: Any) -> bytes:
         nonlocal count
         count += 1
-        if count == point:
-            process.kill()
-            process.wait()
+        if count == point and not answered:
+            raise Killed
+        try:
+            return exchange(*arguments)
+        finally:
+            if count == point:
+                raise Killed
 
-    server.instead = kill
+    monkeypatch.setattr(Api, "_exchange", killed)
     with cluster.kubelet():
-        for stages in (("prepare",), ("prepare", "undo")):
-            point = 0
-            while True:
+        for stages in (("announced", "prepare"), ("prepare", "started", "undo")):
+            point, was_killed = 0, True
+            while was_killed:
                 point, count = point + 1, 0
                 own = hook(cluster, tmp_path / stages[-1] / str(point))
-                for stage in stages:
-                    process = own.begun(stage, machine=MACHINE)
-                    process.communicate()
-                if count < point:
-                    break
-                server.instead = lambda *_: None
-                own.here("undo")
+                with contextlib.suppress(Killed):
+                    for stage in stages:
+                        own.here(stage)
+                if "web" not in cluster.pods():
+                    cluster.add_pod("web", NODE)
+                was_killed, count = count == point, point  # and never again
                 own.here("undo")
                 clean(cluster)
-                server.instead = kill
-            assert point > 5
-            own.here("undo")
-            clean(cluster)
+                assert "nothing is taken back" in own.here("undo")
+            assert point > 8
 
 
 def test_the_hook_needs_no_environment(cluster: Cluster, tmp_path: Path) -> None:

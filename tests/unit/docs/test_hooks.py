@@ -11,8 +11,8 @@ from forewarn.agent.hooks import (
     KINDS,
     contract,
     haproxy,
-    kubernetes,
     kubernetes_api,
+    kubernetes_drain,
     log,
     webhook,
     wording,
@@ -53,7 +53,7 @@ def test_every_option_is_documented_with_its_default(kind: str) -> None:
             "Length of a line for syslog; longer ones are cut, but not in the journal",
             f"{log.MAX_LINE:,} bytes",
         ),
-        ("Time between two looks at a node and its pods", f"{kubernetes.ROUND:g} s"),
+        ("Time between two looks at a node and its pods", f"{kubernetes_drain.ROUND:g} s"),
         (
             "Time for the API server of Kubernetes to answer one request",
             f"{kubernetes_api.ANSWER:g} s",

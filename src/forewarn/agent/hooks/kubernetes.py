@@ -31,24 +31,20 @@ from forewarn.agent.hooks.kubernetes_api import (
     Api,
     Refused,
 )
+from forewarn.agent.hooks.kubernetes_drain import ROUND, drain
 from forewarn.agent.hooks.kubernetes_node import Mark, Node, name_of
 from forewarn.agent.hooks.options import Kubernetes, seconds
 from forewarn.support import guard
 from forewarn.support.text import counted, listing
 
 CHECK = 20.0  # seconds for `check`
-ROUND = 2.0  # seconds between two looks at the node and its pods
-LAST = 30.0  # the last seconds of a drain, in which pods have half of the time that is left
-LAST_SHARE = 1 / 3  # of the time at most, if there is less
 RESERVE = 3.0  # seconds at the end of a failed drain in which that is written on the Node
-NAMED = 5  # pods that a message names
+RESERVE_SHARE = 0.2  # of the time at most
 CONFLICT_PAUSE = 0.1  # seconds before a patch is made again, because the Node has changed
-NEW_EVICTION = (1, 22)  # the first version with policy/v1 for evictions
 STANDARD_CONDITIONS = (1, 37)  # the first version with the conditions of KEP-5683
 STATE = "kubernetes"  # the name of what is saved for undo
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
-_MIRROR = "kubernetes.io/config.mirror"
 _NODES = "/api/v1/nodes"
 _EVENTS = "/api/v1/namespaces/default/events"  # of objects without a namespace
 
@@ -60,60 +56,6 @@ class Saved(msgspec.Struct, frozen=True):
     prefix: str | None  # of the conditions
     boot: str = ""  # of this machine, and as its kubelet has reported it
     reported_boot: str = ""
-
-
-class _Owner(msgspec.Struct, frozen=True):
-    kind: str
-    controller: bool = False
-
-
-class _PodMeta(msgspec.Struct, frozen=True, rename="camel"):
-    name: str
-    namespace: str
-    uid: str
-    annotations: dict[str, str] = {}
-    owner_references: list[_Owner] = []
-    deletion_timestamp: str | None = None
-
-
-class _Volume(msgspec.Struct, frozen=True, rename="camel"):
-    empty_dir: dict[str, Any] | None = None
-
-
-class _PodSpec(msgspec.Struct, frozen=True):
-    priority: int = 0
-    volumes: list[_Volume] = []
-
-
-class _PodStatus(msgspec.Struct, frozen=True):
-    phase: str = ""
-
-
-class Pod(msgspec.Struct, frozen=True):
-    metadata: _PodMeta
-    spec: _PodSpec
-    status: _PodStatus = _PodStatus()
-
-    @property
-    def name(self) -> str:
-        return f"{self.metadata.namespace}/{self.metadata.name}"
-
-    @property
-    def ends(self) -> bool:
-        return self.metadata.deletion_timestamp is not None
-
-    @property
-    def controllers(self) -> list[str]:
-        return [owner.kind for owner in self.metadata.owner_references if owner.controller]
-
-    @property
-    def stays(self) -> bool:
-        """Whether a drain leaves it: it would be back at once, or does not run any more."""
-        mirror = _MIRROR in self.metadata.annotations
-        return mirror or "DaemonSet" in self.controllers or self.status.phase in _FINISHED
-
-
-_FINISHED = ("Succeeded", "Failed")
 
 
 def act(run: Run, options: Kubernetes) -> list[str]:
@@ -197,10 +139,10 @@ class _Hook:
         node = self._set(node, stage=stage)
         if not self._options.drain:
             return [f"node {name} is cordoned"]
-        until = self._run.end - min(RESERVE, self._run.left() * LAST_SHARE)
+        until = self._run.end - min(RESERVE, self._run.left() * RESERVE_SHARE)
         self._api.end = until
         try:
-            evicted = self._drain(name, until)
+            evicted = drain(self._api, self._options, name, until)
         except Failure as failure:
             self._api.end = self._run.end
             self._give_up(name, str(failure))
@@ -355,91 +297,6 @@ class _Hook:
             wait(ROUND)
             node = self._required(name)
 
-    # Pods
-
-    def _drain(self, name: str, until: float) -> int:
-        """Evict the node's pods, and wait until none is left; return how many were evicted."""
-        last = min(LAST, (until - guard.monotonic()) * LAST_SHARE)
-        evicted: set[str] = set()
-        hurried: set[str] = set()
-        refusals: dict[str, str] = {}
-        not_until: dict[str, float] = {}
-        selector = {"labelSelector": self._options.pods} if self._options.pods else {}
-        version = "v1" if self._api.version() >= NEW_EVICTION else "v1beta1"
-        while True:
-            query = {"fieldSelector": f"spec.nodeName={name}", **selector}
-            pods = self._api.objects("/api/v1/pods", LIST_PODS, Pod, **query)
-            pods = [pod for pod in pods if not pod.stays]
-            self._refuse_what_would_be_lost([pod for pod in pods if not pod.ends])
-            if not pods:
-                return len(evicted)
-            left = until - guard.monotonic()
-            hurry = left <= last
-            for pod in sorted(pods, key=lambda pod: pod.spec.priority):
-                uid = pod.metadata.uid
-                if (uid in hurried if hurry else pod.ends) or guard.monotonic() < not_until.get(
-                    uid, 0
-                ):
-                    continue
-                grace = max(1, int(last / 2)) if hurry else None
-                try:
-                    self._evict(pod, version, grace)
-                except Refused as refused:
-                    if refused.status not in (429, 500, 503):
-                        raise
-                    refusals[uid] = str(refused)
-                    not_until[uid] = guard.monotonic() + (refused.retry_after or 0.0)
-                else:
-                    evicted.add(uid)
-                    refusals.pop(uid, None)
-                    if hurry:
-                        hurried.add(uid)
-            if guard.monotonic() + ROUND >= until:
-                raise Failure(self._what_is_left(name, pods, refusals))
-            wait(ROUND)
-
-    def _refuse_what_would_be_lost(self, pods: list[Pod]) -> None:
-        if not self._options.force and (bare := [pod.name for pod in pods if not pod.controllers]):
-            raise Failure(
-                f"the node cannot be drained: no controller would start {_names(bare)} elsewhere;"
-                " set force = true to delete such pods, or pods to leave them"
-            )
-        if not self._options.delete_empty_dir_data:
-            local = [
-                pod.name
-                for pod in pods
-                if any(volume.empty_dir is not None for volume in pod.spec.volumes)
-            ]
-            if local:
-                raise Failure(
-                    f"the node cannot be drained: the emptyDir of {_names(local)} would be lost;"
-                    " set delete_empty_dir_data = true, or pods to leave them"
-                )
-
-    def _evict(self, pod: Pod, version: str, grace: int | None) -> None:
-        options: dict[str, Any] = {"preconditions": {"uid": pod.metadata.uid}}
-        if grace is not None:
-            options["gracePeriodSeconds"] = grace
-        path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/eviction"
-        eviction = {
-            "apiVersion": f"policy/{version}",
-            "kind": "Eviction",
-            "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace},
-            "deleteOptions": options,
-        }
-        try:
-            self._api.create(path, EVICT, eviction, patient=False)
-        except Refused as refused:
-            if refused.status not in (404, 409):  # it is gone, or another has its name
-                raise
-
-    def _what_is_left(self, name: str, pods: list[Pod], refusals: dict[str, str]) -> str:
-        left = f"the time is up, and node {name} still has {_names([pod.name for pod in pods])}"
-        reasons = sorted(
-            {refusals[pod.metadata.uid] for pod in pods if pod.metadata.uid in refusals}
-        )
-        return "; ".join([left, *reasons[:1]])
-
     # The Node
 
     def _node(self) -> Node:
@@ -477,11 +334,6 @@ class _Hook:
         if node is None:
             raise Failure(f"there is no node {name} any more")
         return node
-
-
-def _names(names: list[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
 
 
 def _boot_id() -> str:

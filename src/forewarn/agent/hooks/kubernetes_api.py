@@ -54,6 +54,10 @@ RECORD = Access("create", "events")
 REVIEW = Access("create", "selfsubjectaccessreviews", "authorization.k8s.io")  # everybody may
 
 
+class TimeUp(Failure):
+    """There is no time for another request."""
+
+
 class Refused(Failure):
     """The API server has answered, and not with what was asked for."""
 
@@ -165,13 +169,13 @@ class Api:
 
     def _pause(self, seconds: float, reason: str) -> None:
         if guard.monotonic() + seconds >= self.end:
-            raise Failure(f"the time is up: {reason}")
+            raise TimeUp(f"the time is up: {reason}")
         wait(seconds)
 
     def _exchange(self, method: str, path: str, access: Access, body: Any) -> bytes:
         left = self.end - guard.monotonic()
         if left <= 0:
-            raise Failure(f"the time is up before the API server was asked to {access}")
+            raise TimeUp(f"the time was up before the API server was asked to {access}")
         self._connection.timeout = timeout = min(ANSWER, left)
         if self._connection.sock is not None:
             self._connection.sock.settimeout(timeout)
