@@ -112,7 +112,7 @@ class IncusDriver(Driver):
         if None in ends:
             return NotYet()
         names = [machine.name for machine in task.machines]
-        moved, away = _told(dict(zip(names, ends, strict=True)))
+        moved, away = _outcomes(dict(zip(names, ends, strict=True)))
         return Happened(moved, away=away)
 
     async def perform(self, task: Task) -> Performed:
@@ -135,7 +135,7 @@ class IncusDriver(Driver):
                     unclear.append(f"{machine.name}: {result}")
                 case BaseException():
                     raise result
-        moved, away = _told(ends)
+        moved, away = _outcomes(ends)
         if unclear:
             return Unknown("; ".join(unclear))
         if waits:  # those that were refused are tried again when the others are done
@@ -341,7 +341,7 @@ def _unclear(machine: TaskMachine, why: str) -> _Ended:
     raise _Unclear(f"{machine.name} {why}")
 
 
-def _told(ends: Mapping[str, _Ended | None]) -> tuple[dict[str, str], dict[str, float]]:
+def _outcomes(ends: Mapping[str, _Ended | None]) -> tuple[dict[str, str], dict[str, float]]:
     """Return where machines are now and for how long they stood still, as far as that is known."""
     known = {name: ended for name, ended in ends.items() if ended is not None}
     moved = {name: ended.host for name, ended in known.items() if ended.host}
