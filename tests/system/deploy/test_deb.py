@@ -105,6 +105,10 @@ def test_the_packages_have_what_they_should_and_nothing_that_can_be_written(
         "./usr/bin/forewarn-node",
         "./usr/lib/systemd/system/forewarn-node.service",
         "./usr/lib/systemd/system/forewarn-node.socket",
+        "./usr/bin/forewarn-driver",
+        "./usr/lib/systemd/system/forewarn-driver.service",
+        "./usr/lib/sysusers.d/forewarn-driver.conf",
+        "./etc/forewarn/driver.toml",
         "./usr/lib/sysusers.d/forewarn-node.conf",
         "./etc/forewarn/node.toml",
         "./usr/share/doc/forewarn-node/copyright",
@@ -145,9 +149,12 @@ def test_installing_makes_the_user_and_its_directory_and_starts_nothing(root: Cl
     assert root.done("stat", "-c", "%U:%G %a", "/var/lib/forewarn") == "forewarn:forewarn 700\n"
     assert "nologin" in root.done("getent", "passwd", "forewarn")
     assert "nologin" in root.done("getent", "passwd", "forewarn-agent")
-    owner = root.done("stat", "-c", "%U:%G %a", "/var/lib/forewarn-node")
-    assert owner == "forewarn-node:forewarn-node 700\n"
-    assert "nologin" in root.done("getent", "passwd", "forewarn-node")
+    for name in ("forewarn-node", "forewarn-driver"):
+        owner = root.done("stat", "-c", "%U:%G %a", f"/var/lib/{name}")
+        assert owner == f"{name}:{name} 700\n"
+        assert "nologin" in root.done("getent", "passwd", name)
+    assert "libvirt" in root.done("id", "-Gn", "forewarn-driver").split()
+    assert "driver.pem: No such file" in root.run("forewarn-driver", "check").stderr
     enabled = root.done("find", "/etc/systemd/system", "-name", "*forewarn*")
     assert enabled == ""
     assert root.done("dpkg", "--verify", "forewarn", "forewarn-node") == ""
@@ -158,7 +165,7 @@ def test_the_installed_units_name_what_is_there(root: CleanRoot) -> None:
         f"forewarn-{name}.socket" for name in ("metadata", "control", "metadata-8080", "nodes")
     ]
     units = ["forewarn.service", *sockets, "forewarn-agent.service"]
-    units += ["forewarn-node.service", "forewarn-node.socket"]
+    units += ["forewarn-node.service", "forewarn-node.socket", "forewarn-driver.service"]
     checked = root.run(
         "systemd-analyze", "verify", *(f"/usr/lib/systemd/system/{unit}" for unit in units)
     )

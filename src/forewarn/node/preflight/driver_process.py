@@ -16,7 +16,7 @@ from forewarn.node.preflight.unit import unit_findings
 from forewarn.node.settings.driver_process import LoadedDriverSettings
 
 UNIT = "forewarn-driver.service"
-CHECK = "forewarn-node driver check"  # as the package of a node has it
+CHECK = "forewarn-driver check"  # as the package of a node has it
 
 
 def driver_findings(loaded: LoadedDriverSettings, path: Path | None) -> Iterator[Finding]:

@@ -112,7 +112,7 @@ def test_every_setting_is_documented() -> None:
 
 
 def test_the_example_names_every_setting_at_its_default() -> None:
-    example = (ROOT / "deploy/node/driver.toml").read_text()
+    example = (ROOT / "deploy/driver/driver.toml").read_text()
     raw = tomllib.loads(re.sub(r"^#(?=[a-z_]+ = )", "", example, flags=re.MULTILINE))
     fields = {field.name: field.default for field in msgspec.structs.fields(DriverSettings)}
     assert raw.pop("command")
