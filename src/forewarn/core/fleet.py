@@ -50,13 +50,14 @@ class OverWhen(enum.Enum):
 
 
 class Enrollment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A token with which the node of a host gets its certificate."""
+    """A token with which the node of a host, or its driver process, gets its certificate."""
 
     token: str  # its id
     digest: str  # of its secret
     expires_at: Time
     hosts: int = 0  # how many of those that have this token it is good for; 0: for this host alone
     used_from: str = ""  # the address that has used it for this host; empty: nobody has
+    driver: bool = False  # for the driver process of the host, instead of its node
 
 
 REVOKED = "revoked"  # `node_key` of a host of which no certificate is accepted
@@ -94,6 +95,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # Digest of the only public key that its node may have; empty: any certificate that names the
     # host, unless control has issued it; or REVOKED.
     node_key: str = ""
+    driver_key: str = ""  # the same of its driver process
 
     @property
     def healthy(self) -> bool:

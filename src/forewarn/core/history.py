@@ -348,8 +348,11 @@ class HistoryWriter:
             return RecordKind.HOST_CORDONED if host.cordoned else RecordKind.HOST_UNCORDONED
         if before.node is not host.node:
             return RecordKind.HOST_NODE_JOINED if host.node else RecordKind.HOST_WITHOUT_NODE
-        if before.node_key != host.node_key:
-            revoked = host.node_key == REVOKED
+        if (before.node_key, before.driver_key) != (host.node_key, host.driver_key):
+            revoked = REVOKED in {host.node_key, host.driver_key} - {
+                before.node_key,
+                before.driver_key,
+            }
             return RecordKind.HOST_REVOKED if revoked else RecordKind.HOST_ENROLLED
         if before.enrollment != host.enrollment:
             return RecordKind.HOST_ENROLLMENT

@@ -15,6 +15,7 @@ from forewarn.node.component import Component
 from forewarn.node.config import DriverProcessConfig
 from forewarn.node.listening.certificates import Pair, examine
 from forewarn.node.listening.node_connections import make_tls_dial
+from forewarn.node.listening.renewal import CertificateRenewal
 from forewarn.node.listening.tls import Certificates, CertificateUnusable
 from forewarn.support import guard
 from forewarn.support.text import listing
@@ -58,6 +59,13 @@ class RunningDriver(Component):
         self.process = DriverProcess(
             *(config.driver.name, driver, config.hosts, dials, fences, config.at_once)
         )
+        renewal = CertificateRenewal(
+            config.tls,
+            config.authority,
+            self._certificates,
+            lambda _, new: name_problem(config, new),
+        )
+        self.process.wants_renewal, self.process.on_renewed = renewal.wanted, renewal.take
         tasks = guard.Tasks()
         self._stack.push_async_callback(tasks.end)
         tasks.start(self._certificates.watch(), "certificates")

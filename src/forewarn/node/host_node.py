@@ -7,6 +7,7 @@ import asyncio
 import math
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,12 @@ from forewarn.metadata.endpoint.callers import Callers, Identity
 from forewarn.metadata.endpoint.lookups import Lookups
 from forewarn.metadata.endpoint.recorder import Recorder
 from forewarn.metadata.publishing.journal import Journal, JournalInUse
-from forewarn.metadata.publishing.messages import Renewed
 from forewarn.metadata.publishing.node_upstream import Dial, NodeUpstream
 from forewarn.node.component import Component
 from forewarn.node.config import Address, HostNodeConfig, Tls
 from forewarn.node.listening.certificates import Pair, examine
 from forewarn.node.listening.node_connections import make_tls_dial, make_unix_dial
+from forewarn.node.listening.renewal import CertificateRenewal
 from forewarn.node.listening.serve import serve_guests, url
 from forewarn.node.listening.socket_activation import adopt
 from forewarn.node.listening.sockets import all_or_none, open_socket
@@ -40,7 +41,6 @@ from forewarn.service.telemetry.expiry import certificate_reading
 from forewarn.service.telemetry.samples import Sample, gauge
 from forewarn.support import guard
 from forewarn.support.logs import logger
-from forewarn.support.system import sync
 from forewarn.support.text import utc
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 # Approvals and the like of one machine that are passed on to control, which ends the connection of
 # a node that passes on more than 16 for each of its machines.
 DECISIONS_PER_SECOND = 10
-RENEW_AGAIN = 60.0  # seconds after which control is asked again for a certificate
 # Seconds by which the clock of a recording may differ from control's while that is not measured.
 CLOCK_ERROR = 1.0
 CLOCK_STEP = 0.001  # seconds, to which it is rounded up
@@ -135,7 +134,12 @@ class HostNode(Component):
         tasks.start(self.upstream.watch(), "promise")
         if self.certificates is not None:
             tasks.start(self.certificates.watch(), "certificates")
-            renewal = CertificateRenewal(self.config, self.certificates)
+            tls, authority = self.config.tls, self.config.authority
+            assert tls is not None
+            assert authority is not None
+            renewal = CertificateRenewal(
+                tls, authority, self.certificates, partial(name_problem, self.config.host)
+            )
             self.upstream.wants_renewal = renewal.wanted
             self.upstream.on_renewed = renewal.take
 
@@ -299,53 +303,6 @@ class HostNode(Component):
         yield gauge("forewarn_journal_bytes", "Size of the journal", {(): self._journal.size})
         if self.certificates is not None:
             yield certificate_reading(self.certificates.expires_unless_renewed)
-
-
-class CertificateRenewal:
-    """Asks control for a new certificate when half of the life of the present one is over. Control
-    answers only if it has issued that one."""
-
-    def __init__(self, config: HostNodeConfig, certificates: Certificates) -> None:
-        self._config = config
-        self._certificates = certificates
-        self._asked: tuple[Time, float] = (0, 0.0)  # the end of which certificate, and when
-
-    def wanted(self) -> bool:
-        certificates, (end, at) = self._certificates, self._asked
-        again = end == certificates.expires and guard.monotonic() - at < RENEW_AGAIN
-        if again or not certificates.half_over:
-            return False
-        self._asked = certificates.expires, guard.monotonic()
-        return True
-
-    def take(self, renewed: Renewed) -> None:
-        """Replace the files of the certificate and the authority, if the new ones can be used."""
-        assert self._config.tls is not None
-        assert self._config.authority is not None
-        certificate, authority = self._config.tls.certificate, self._config.authority
-        try:
-            new = Tls(_written_beside(certificate, renewed.certificate), self._config.tls.key)
-            trusted = _written_beside(authority, renewed.trusted)
-            pair = examine(new.certificate, new.key, trusted, of_client=True)
-            problem = pair.problem or name_problem(self._config.host, new, pair)
-            if problem:
-                log.error("the certificate from control cannot be used", why=problem)
-                return
-            trusted.replace(authority)
-            new.certificate.replace(certificate)
-            sync(certificate.parent)
-        except OSError as error:
-            why = f"{error.filename}: {error.strerror}"
-            log.error("the certificate from control cannot be stored", why=why)
-            return
-        self._certificates.refresh()
-
-
-def _written_beside(path: Path, content: str) -> Path:
-    beside = path.with_name(f"{path.name}.new")
-    beside.write_text(content)
-    sync(beside)  # or a power cut could leave an empty file in the place of a certificate
-    return beside
 
 
 def _check_name(config: HostNodeConfig, tls: Tls) -> None:

@@ -1,4 +1,5 @@
-"""`forewarn node join`: get the certificate of a host's node with a token, and write its settings.
+"""`forewarn node join` and `forewarn driver join`: get the certificate of a host's node, or of its
+driver process, with a token, and write its settings.
 
 The token contains the fingerprint of the authority that has issued control's certificate. Its
 certificate is asked for first, over a connection that proves nothing, and must have that
@@ -43,7 +44,8 @@ from forewarn.support.system import sync
 ANSWER_WITHIN = 30.0  # seconds in which control has to answer; others may be before this host
 TRY_FOR = 60.0  # seconds: control nodes may be taking over, or many hosts join at once
 TRY_AGAIN = (0.5, 3.0)  # seconds after all addresses were tried, so that hosts take turns
-UNITS = ("forewarn-node.socket", "forewarn-node.service")
+NODE_UNITS = ("forewarn-node.socket", "forewarn-node.service")
+DRIVER_UNITS = ("forewarn-driver.service",)
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 
@@ -74,14 +76,17 @@ class Joined(msgspec.Struct, frozen=True):
 
 
 class Files(msgspec.Struct, frozen=True):
-    """What is written: the settings, and in the directory of the node what it has to renew."""
+    """What is written: the settings, and in the directory of the node, or of the driver process,
+    what it has to renew."""
 
     config: Path
     directory: Path
+    driver: bool = False
 
     @property
     def tls(self) -> Tls:
-        return Tls(self.directory / "node.pem", self.directory / "node.key")
+        name = "driver" if self.driver else "node"
+        return Tls(self.directory / f"{name}.pem", self.directory / f"{name}.key")
 
     @property
     def authority(self) -> Path:
@@ -166,7 +171,9 @@ def _complete(statement: str) -> bool:
 # Control.
 
 
-async def ask(addresses: Sequence[Address], token: Token, host: str) -> Joined:
+async def ask(
+    addresses: Sequence[Address], token: Token, host: str, *, driver: bool = False
+) -> Joined:
     """Ask control for a certificate, one control node after the other. Raises CannotJoin."""
     key, request = new_request(host or socket.gethostname())
     problems: dict[Address, str] = {}
@@ -174,7 +181,14 @@ async def ask(addresses: Sequence[Address], token: Token, host: str) -> Joined:
     while True:
         for address in addresses:
             try:
-                return Joined(await _ask(address, token, request, host), key)
+                join = Join(
+                    token=token.text,
+                    request=request,
+                    host=host,
+                    machine=socket.gethostname(),
+                    driver=driver,
+                )
+                return Joined(await _ask(address, token, join), key)
             except (OSError, BrokenConnection, TimeoutError) as error:
                 problems[address] = _reason(error)
         if guard.monotonic() >= end:
@@ -183,7 +197,7 @@ async def ask(addresses: Sequence[Address], token: Token, host: str) -> Joined:
         await guard.pause(random.uniform(*TRY_AGAIN))
 
 
-async def _ask(address: Address, token: Token, request: str, host: str) -> Issued:
+async def _ask(address: Address, token: Token, join: Join) -> Issued:
     anyone = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
     answer = await _exchange(address, anyone, AskAuthority())
@@ -203,7 +217,6 @@ async def _ask(address: Address, token: Token, request: str, host: str) -> Issue
     trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     trusting.hostname_checks_common_name = False
     trusting.load_verify_locations(cadata=answer.certificate)
-    join = Join(token=token.text, request=request, host=host, machine=socket.gethostname())
     try:
         issued = await _exchange(address, trusting, join)
     except ssl.SSLCertVerificationError as error:
@@ -235,7 +248,7 @@ async def _exchange(
 def check(joined: Joined, files: Files) -> None:
     """Check that what control has issued can be used. Raises CannotJoin."""
     with tempfile.TemporaryDirectory() as name:
-        trial = Files(files.config, Path(name))
+        trial = Files(files.config, Path(name), files.driver)
         trial.tls.key.touch(mode=0o600)
         trial.tls.key.write_bytes(joined.key)
         trial.tls.certificate.write_text(joined.issued.certificate)
@@ -249,11 +262,15 @@ def check(joined: Joined, files: Files) -> None:
 # The service manager.
 
 
-def start_units() -> str:
+def start_units(units: Sequence[str] = NODE_UNITS) -> str:
     """Enable and start the units of the package. Returns what has gone wrong, or ""."""
     if not Path("/run/systemd/system").is_dir():
         return "systemd does not run here"
-    commands = (("enable", *UNITS), ("start", UNITS[0]), ("restart", UNITS[1]))
+    commands = [
+        ("enable", *units),
+        *(("start", unit) for unit in units[:-1]),
+        ("restart", units[-1]),
+    ]
     return install_rules.run([("systemctl", *command) for command in commands])
 
 

@@ -20,6 +20,7 @@ from forewarn.core import Group, Machine, Time
 from forewarn.core.registry import HostPut, HostRemoved
 from forewarn.drivers.hosts.connections import DriverConnections
 from forewarn.drivers.hosts.driver import HostsDriver
+from forewarn.drivers.hosts.messages import DriverRenewed
 from forewarn.drivers.port import Driver
 from forewarn.metadata.endpoint.app import MetadataApp
 from forewarn.metadata.endpoint.callers import Callers, Identity
@@ -478,6 +479,7 @@ class Node(Component):
             return None
         connections = self.driver.connections
         connections.problem = self.enrollments.driver_problem
+        connections.renew = self._renewed_driver
         drivers = self.host_index.drivers
         drivers.begin(lambda: self.writer.now().at)
         self.driver.on_change = lambda hello, joined: drivers.changed(
@@ -493,6 +495,10 @@ class Node(Component):
         self._stack.callback(connections.close)
         tasks.start(connections.watch(), "driver processes")
         return connections
+
+    def _renewed_driver(self, host: str, certificate: bytes) -> DriverRenewed | None:
+        renewed = self.enrollments.renew(host, certificate, driver=True)
+        return DriverRenewed(renewed, self.enrollments.trusted) if renewed else None
 
     async def _listen(self, tasks: guard.Tasks) -> None:
         # The operators' sockets first: if one cannot be used, no guest is answered at all.

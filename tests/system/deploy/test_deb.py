@@ -154,7 +154,7 @@ def test_installing_makes_the_user_and_its_directory_and_starts_nothing(root: Cl
         assert owner == f"{name}:{name} 700\n"
         assert "nologin" in root.done("getent", "passwd", name)
     assert "libvirt" in root.done("id", "-Gn", "forewarn-driver").split()
-    assert "driver.pem: No such file" in root.run("forewarn-driver", "check").stderr
+    assert "no program /usr/local" in root.run("forewarn-driver", "check").stderr
     enabled = root.done("find", "/etc/systemd/system", "-name", "*forewarn*")
     assert enabled == ""
     assert root.done("dpkg", "--verify", "forewarn", "forewarn-node") == ""

@@ -46,6 +46,7 @@ control = "127.0.0.1:0"
 nodes = "127.0.0.1:{port}"
 nodes_addresses = {addresses}
 authority = "{room}/authority"
+driver = "hosts"
 log = "json"
 """
 NODE = """
@@ -95,6 +96,9 @@ class Fleet:
     def start_node(self, host: str) -> None:
         self._start("node", host)
 
+    def start_driver(self) -> None:
+        self._start("driver", "driver")
+
     def _start(self, command: str, name: str) -> dict[str, Any]:
         argv = [*FOREWARN, command, "--config", str(self.room / f"{name}.toml")]
         running = self.running[name] = Running(self._process(argv), argv)
@@ -142,7 +146,7 @@ class Fleet:
         """Return the words of the line that `host enroll` prints, after the name of the program."""
         status, printed = self.command("host", "enroll", *words)
         assert status == 0, printed
-        [line] = [line for line in printed.splitlines() if line.startswith("forewarn-node join ")]
+        [line] = [line for line in printed.splitlines() if " join " in line]
         return line.split()[1:]
 
     def host(self, name: str) -> Any:
@@ -216,6 +220,36 @@ def test_a_host_joins_with_one_line_and_only_once(fleet: Fleet) -> None:
     assert fleet.join("h1", fleet.enroll("h1", "--again"))[0] == 0
 
 
+def test_a_driver_process_joins_with_one_line_and_its_certificate_is_renewed(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, settings = fleet.room / "driver", fleet.room / "driver.toml"
+    directory.mkdir()
+    settings.write_text(f'directory = "{directory}"\ndriver = "simulated"\nlog = "json"\n')
+    more = ["--driver", "--no-start", "--directory", str(directory)]
+    line = fleet.enroll("h1", more[0])
+    words = ("driver", "--config", str(settings), *line, *more[1:])
+    status, printed = fleet.command(*words)
+    assert status == 0, printed
+    certificate, key = directory / "driver.pem", directory / "driver.key"
+    private = load_pem_private_key(key.read_bytes(), None)
+    assert isinstance(private, ec.EllipticCurvePrivateKey)
+    now = guard.wall_us()
+    with monkeypatch.context() as patch:
+        patch.setattr(guard, "wall_us", lambda: now - 4 * DAY)
+        authority = Authority(fleet.room / "authority")
+        old = authority.issue_for_host(private.public_key(), "h1", 7 * DAY, "forewarn:driver:")
+    certificate.write_text(old)
+    fleet.start_driver()
+    until(lambda: (fleet.host("h1")["driver"] or {}).get("state") == "joined")
+    until(lambda: certificate.read_text() != old, "a new certificate")
+    # The line again, as a thief would use it: it was used, and is not for a node.
+    for command in (words, ("node", "--config", str(settings), *line)):
+        assert fleet.command(*command)[0] == 1
+    assert fleet.command("host", "revoke", "h1", "--yes")[0] == 0
+    until(lambda: fleet.host("h1")["driver"]["state"] == "disconnected")
+
+
 def test_certificates_are_renewed_over_the_connection(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,7 +266,7 @@ def test_certificates_are_renewed_over_the_connection(
         with monkeypatch.context() as patch:
             patch.setattr(guard, "wall_us", lambda: now - 4 * DAY)
             authority = Authority(fleet.room / "authority")
-            old = authority.issue_for_node(private.public_key(), "h1", 7 * DAY)
+            old = authority.issue_for_host(private.public_key(), "h1", 7 * DAY)
         certificate.write_text(old)
         return old
 

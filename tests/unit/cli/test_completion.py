@@ -42,7 +42,14 @@ def test_the_packaged_man_page_describes_every_command_and_option() -> None:
 def test_every_name_of_something_in_the_service_is_completed() -> None:
     """A new argument or option for the name of a machine, group, host or event gets it, too."""
     named = {"machine", "group", "host", "event"}
-    not_of_the_service = {"record", "scenario from-recording", "agent check", "node", "node join"}
+    not_of_the_service = {
+        "record",
+        "scenario from-recording",
+        "agent check",
+        "driver join",
+        "node",
+        "node join",
+    }
     missing = [
         f"{' '.join(path)}: {param.name}"
         for path, command in write_man_page.commands(typer.main.get_command(app))
@@ -90,6 +97,7 @@ def test_every_option_with_known_values_is_completed() -> None:
     own = {
         "agent test label",
         "record machine",
+        "driver join host",
         "node host",
         "node join host",
     }  # not those of a service

@@ -268,16 +268,21 @@ def enroll(
             "--again", help="Also for a host that has a node: the new node takes its place."
         ),
     ] = False,
+    driver: Annotated[
+        bool,
+        typer.Option("--driver", help="For the driver process of the host, instead of its node."),
+    ] = False,
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Print a line that, run on a host, gets the certificate of its node and starts it.
+    """Print a line that, run on a host, gets the certificate of its node (with --driver, of its
+    driver process) and starts it.
 
     It contains a token, which can be used once for each host and is not shown again.
     """
     seconds = None if lasts is None else parsed(parse_duration, lasts, "--for") / SECOND
     request = s.EnrollmentRequest(
-        host=name or "", label=label, hosts=many, expires_in=seconds, again=again
+        host=name or "", label=label, hosts=many, expires_in=seconds, again=again, driver=driver
     )
     with service(url) as client:
         enrollment = client.enroll(request)
@@ -291,7 +296,8 @@ def enroll(
         say(
             f"token {enrollment.id} for {hosts}, valid until {until}. Run there, as root:", err=True
         )
-        typer.echo(f"forewarn-node join {','.join(enrollment.addresses)} {enrollment.token}")
+        command = "forewarn-driver" if driver else "forewarn-node"
+        typer.echo(f"{command} join {','.join(enrollment.addresses)} {enrollment.token}")
 
 
 def _print_explanation(explanation: s.HostExplanation, client: ControlClient) -> None:

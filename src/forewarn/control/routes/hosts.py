@@ -215,6 +215,7 @@ async def enroll_hosts(call: Call, data: JSONBody[s.EnrollmentRequest]) -> s.Enr
         hosts=data.hosts,
         lasts=None if data.expires_in is None else duration_of("expires_in", data.expires_in),
         again=data.again,
+        driver=data.driver,
     )
     created = unwrap(await context().enrollments.create(wanted, call.by))
     return s.Enrollment(

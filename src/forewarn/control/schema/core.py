@@ -517,6 +517,7 @@ class EnrollmentRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True
     again: Annotated[
         bool, doc("Also for hosts that have a node, whose place the new one takes.")
     ] = False
+    driver: Annotated[bool, doc("For the driver process of a host, instead of its node.")] = False
 
 
 class Enrollment(msgspec.Struct, kw_only=True):

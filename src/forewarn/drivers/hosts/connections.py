@@ -24,6 +24,8 @@ from forewarn.drivers.hosts.messages import (
     DriverPing,
     DriverPong,
     DriverRefused,
+    DriverRenew,
+    DriverRenewed,
     DriverWelcome,
     FromDriver,
     Progressed,
@@ -48,6 +50,7 @@ MAX_GREETINGS = 4  # connections of a host that are not served yet
 BARRED_FOR = 10.0  # seconds without a connection for a process that has misbehaved
 SENT_BY_PROCESS = 256 * 1024  # bytes that a process may send in a second
 SENT_BY_HOST = 16 * 1024  # and for each of its hosts
+RENEWAL_COST = 1_024  # bytes that a request for a certificate counts for
 CHECK_EVERY = 0.5  # seconds between two looks at the connections
 
 log = logger("forewarn")
@@ -94,6 +97,8 @@ class DriverConnections:
         self._closing = False
         # Why a process of a host with this certificate (DER) is refused, or "".
         self.problem: Callable[[str, bytes], str] = lambda *_: ""
+        # Returns a new certificate for the process of a host in the place of this one (DER).
+        self.renew: Callable[[str, bytes], DriverRenewed | None] = lambda *_: None
         # Called with a connection, and whether it is one from now on.
         self.on_change: Callable[[DriverConnection, bool], None] = lambda *_: None
         self.on_progress: Callable[[str, str], None] = lambda *_: None
@@ -216,6 +221,10 @@ class DriverConnections:
                     call.answer.set_exception(DriverRaised(why))
             case Progressed(id=id, progress=progress) if call := connection.calls.get(id):
                 self.on_progress(call.event, progress)
+            case DriverRenew():
+                connection.allowance.spend(RENEWAL_COST)
+                if renewed := self.renew(connection.hosts[0], connection.certificate):
+                    connection.stream.send(renewed)
             case DriverHello():
                 raise Misbehaved("a second hello")
 

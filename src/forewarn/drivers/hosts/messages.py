@@ -91,6 +91,13 @@ class Ask(msgspec.Struct, frozen=True, tag="ask"):
     task: Task
 
 
+class DriverRenewed(msgspec.Struct, frozen=True, tag="renewed"):
+    """A new certificate for the key of the process, and what it has to trust from now on."""
+
+    certificate: str  # PEM
+    trusted: str  # certificates of authorities (PEM)
+
+
 class DriverPong(msgspec.Struct, frozen=True, tag="pong"):
     """The answer to a sign of life."""
 
@@ -116,9 +123,17 @@ class Progressed(msgspec.Struct, frozen=True, tag="progressed"):
     progress: Text
 
 
+class DriverRenew(msgspec.Struct, frozen=True, tag="renew"):
+    """Asks for a new certificate: half of the life of the one that it has is over."""
+
+
 class DriverPing(msgspec.Struct, frozen=True, tag="ping"):
     """A sign of life."""
 
 
-ToDriver: TypeAlias = DriverWelcome | DriverRefused | Ask | DriverPong | UnknownMessage
-FromDriver: TypeAlias = DriverHello | Answered | Raised | Progressed | DriverPing | UnknownMessage
+ToDriver: TypeAlias = (
+    DriverWelcome | DriverRefused | Ask | DriverRenewed | DriverPong | UnknownMessage
+)
+FromDriver: TypeAlias = (
+    DriverHello | Answered | Raised | Progressed | DriverRenew | DriverPing | UnknownMessage
+)

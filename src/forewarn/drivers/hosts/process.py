@@ -28,6 +28,8 @@ from forewarn.drivers.hosts.messages import (
     DriverHello,
     DriverPing,
     DriverRefused,
+    DriverRenew,
+    DriverRenewed,
     DriverWelcome,
     Progressed,
     Raised,
@@ -76,6 +78,8 @@ class DriverProcess:
         self._term = 0  # the highest of a control node that it has worked for
         self._unreachable = LogThrottle(LOG_EVERY, first_after=LOG_AFTER)
         self.problem = "it has not been reached yet"  # why there is no connection; empty: there is
+        self.wants_renewal: Callable[[], bool] = lambda: False  # of the certificate
+        self.on_renewed: Callable[[DriverRenewed], None] = lambda _: None
         self.on_status: Callable[[], None] = lambda: None  # called when `problem` has changed
 
     def may_act(self) -> bool:
@@ -164,8 +168,11 @@ class DriverProcess:
             while True:
                 message = await stream.receive()
                 self._heard = guard.boottime()
-                if isinstance(message, Ask):
-                    self._tasks.start(self._take(message, stream), "a call of the driver")
+                match message:
+                    case Ask():
+                        self._tasks.start(self._take(message, stream), "a call of the driver")
+                    case DriverRenewed():
+                        self.on_renewed(message)
         finally:
             if self._stream is stream:
                 self._stream = None
@@ -183,6 +190,8 @@ class DriverProcess:
             elif now - pinged >= PING_EVERY:
                 pinged = now
                 self._stream.send(DriverPing())
+                if self.wants_renewal():
+                    self._stream.send(DriverRenew())
 
     def _note_failure(self, error: Exception) -> None:
         if self._stream is not None:

@@ -359,6 +359,7 @@ class Join(msgspec.Struct, frozen=True, kw_only=True, tag="join"):
     request: Annotated[str, Meta(max_length=8_192)]  # PEM
     host: Name = ""
     machine: Annotated[str, Meta(max_length=256)] = ""
+    driver: bool = False  # for the driver process of the host, instead of its node
 
 
 class AuthorityAnswer(msgspec.Struct, frozen=True, tag="authority"):

@@ -54,10 +54,15 @@ class NewHosts:
         match message:
             case AskAuthority() if authority is not None:
                 return AuthorityAnswer(authority.pem)
-            case Join(token=token, request=request, host=host, machine=machine):
+            case Join(token=token, request=request, host=host, machine=machine, driver=driver):
                 issued = await self._enrollments.join(
                     JoinRequest(
-                        token=token, request=request, host=host, machine=machine, address=address
+                        token=token,
+                        request=request,
+                        host=host,
+                        machine=machine,
+                        address=address,
+                        driver=driver,
                     )
                 )
                 if not isinstance(issued, Refused):

@@ -89,12 +89,14 @@ class Authority:
     def expires(self) -> Time:
         return round(self._certificate.not_valid_after_utc.timestamp() * SECOND)
 
-    def issue_for_node(self, key: EllipticCurvePublicKey, host: str, life: Duration) -> str:
-        """Return a certificate (PEM) for the node of a host."""
+    def issue_for_host(
+        self, key: EllipticCurvePublicKey, host: str, life: Duration, prefix: str = NODE_URI
+    ) -> str:
+        """Return a certificate (PEM) for the node of a host, or for whom else the prefix means."""
         from cryptography import x509
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
-        name = x509.UniformResourceIdentifier(f"{NODE_URI}{host}")
+        name = x509.UniformResourceIdentifier(f"{prefix}{host}")
         return self._issue(key, host, [name], ExtendedKeyUsageOID.CLIENT_AUTH, life)
 
     def issue_for_control(self, names: Iterable[str], life: Duration) -> tuple[str, bytes]:

@@ -8,6 +8,7 @@ other key are refused.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,8 +18,10 @@ from forewarn.core.labels import Selector, matches
 from forewarn.core.refusal import Hint, conflict, invalid, unknown, unknown_name
 from forewarn.core.registry import HostPut
 from forewarn.core.time import DAY, HOUR, MINUTE, Duration
+from forewarn.drivers.hosts.messages import DRIVER_URI
 from forewarn.service.access import secret
 from forewarn.service.access.authority import (
+    NODE_URI,
     Authority,
     RequestInvalid,
     key_digest,
@@ -29,6 +32,9 @@ from forewarn.service.engine.writer import CommitPlan, Writer
 from forewarn.service.platform.hosts import BY_NODE
 from forewarn.store.port import States, Store
 from forewarn.support.text import counted, in_words, listing, utc
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 TOKEN_LIFE: Duration = HOUR  # unless another one is given
 LEAST_TOKEN_LIFE: Duration = MINUTE
@@ -59,6 +65,7 @@ class NewEnrollment(msgspec.Struct, frozen=True, kw_only=True):
     hosts: int = 0  # with a selector: how many hosts it is good for
     lasts: Duration | None = None
     again: bool = False  # also for hosts that have a node already
+    driver: bool = False  # for their driver processes, instead of their nodes
 
 
 class CreatedEnrollment(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +84,7 @@ class JoinRequest(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""  # that it is on; empty: as the token says, or `machine`
     machine: str = ""  # the name of its computer
     address: str = ""  # from which it was sent
+    driver: bool = False  # is it a driver process?
 
 
 class IssuedCertificate(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,6 +138,7 @@ class Enrollments:
                 digest=secret.digest(shown.text),
                 expires_at=self._writer.now().at + lasts,
                 hosts=wanted.hosts,
+                driver=wanted.driver,
             )
             created[:] = [
                 CreatedEnrollment(
@@ -174,11 +183,13 @@ class Enrollments:
             if isinstance(host, Refused):
                 return host
             names[:] = [host.name]
-            if host.node_key == digest:
+            if _key(host, driver=request.driver) == digest:
                 return CommitPlan()  # the answer was lost
             assert host.enrollment is not None
             used = msgspec.structs.replace(host.enrollment, used_from=request.address)
-            enrolled = msgspec.structs.replace(host, enrollment=used, node_key=digest)
+            enrolled = msgspec.structs.replace(host, enrollment=used)
+            field = "driver_key" if request.driver else "node_key"
+            enrolled = msgspec.structs.replace(enrolled, **{field: digest})
             note = f"token {used.token}, from {request.address}"
             return CommitPlan(puts=[HostPut(enrolled, BY_NODE, note)])
 
@@ -187,7 +198,7 @@ class Enrollments:
             return outcome
         return IssuedCertificate(
             host=names[0],
-            certificate=own.authority.issue_for_node(key, names[0], own.life),
+            certificate=_issued(own, key, names[0], driver=request.driver),
             trusted=own.trusted,
             addresses=own.addresses,
         )
@@ -200,6 +211,12 @@ class Enrollments:
         known = having[0].enrollment
         assert known is not None
         id = known.token
+        if known.driver != request.driver:
+            whose = "driver process" if known.driver else "node"
+            command = "driver" if known.driver else "node"
+            return conflict(
+                f"token {id} is for the {whose} of a host: use it with 'forewarn {command} join'"
+            )
         if self._writer.now().at >= known.expires_at:
             return conflict(f"token {id} has expired, at {utc(known.expires_at)}")
         name = request.host or (request.machine if known.hosts else having[0].name)
@@ -210,7 +227,7 @@ class Enrollments:
             return conflict(f"token {id} is not for host '{name}', but for {_listed(having)}")
         assert host.enrollment is not None
         if host.enrollment.used_from:
-            if host.node_key == key:
+            if _key(host, driver=request.driver) == key:
                 return host
             return conflict(
                 f"token {id} was already used for host '{name}', from {host.enrollment.used_from}."
@@ -231,24 +248,24 @@ class Enrollments:
             )
         return host
 
-    def renew(self, host: str, certificate: bytes) -> str:
-        """Return a new certificate (PEM) for the key of one (DER) with which a node is connected;
-        empty if it is not from this authority."""
+    def renew(self, host: str, certificate: bytes, *, driver: bool = False) -> str:
+        """Return a new certificate (PEM) for the key of one (DER) with which a node is connected,
+        or a driver process; empty if it is not from this authority."""
         if self._own is None or not self._own.authority.has_issued(certificate):
             return ""
         key = key_of(certificate)
-        if key is None or self.problem(host, certificate):
+        problem = self.driver_problem if driver else self.problem
+        if key is None or problem(host, certificate):
             return ""
-        return self._own.authority.issue_for_node(key, host, self._own.life)
+        return _issued(self._own, key, host, driver=driver)
 
     def driver_problem(self, name: str, certificate: bytes) -> str:
         """Return why a certificate, which the authorities have issued, is not accepted for the
         driver process of a host, or ""."""
-        del certificate
         host = self._store.registry.hosts.get(name)
         if host is None:
             return f"there is no host '{name}' in the fleet"
-        return f"the certificates of host '{name}' were revoked" if _revoked(host) else ""
+        return self._key_problem(name, host.driver_key, certificate)
 
     def problem(self, name: str, certificate: bytes) -> str:
         """Return why a certificate (DER), which the authorities have issued, is not accepted for
@@ -256,19 +273,26 @@ class Enrollments:
         host = self._store.registry.hosts.get(name)
         if host is None:
             return ""  # which is refused with another reason
-        if host.node_key == REVOKED:
+        return self._key_problem(name, host.node_key, certificate)
+
+    def _key_problem(self, name: str, accepted: str, certificate: bytes) -> str:
+        if accepted == REVOKED:
             return f"the certificates of host '{name}' were revoked"
         authority = self.authority
-        if not host.node_key and (authority is None or not authority.has_issued(certificate)):
+        if not accepted and (authority is None or not authority.has_issued(certificate)):
             return ""
         key = key_of(certificate)
-        if key is None or key_digest(key) != host.node_key:
+        if key is None or key_digest(key) != accepted:
             return f"its key is not the one with which host '{name}' was enrolled"
         return ""
 
 
-def _revoked(host: Host) -> bool:
-    return host.node_key == REVOKED
+def _key(host: Host, *, driver: bool) -> str:
+    return host.driver_key if driver else host.node_key
+
+
+def _issued(own: NodeAuthority, key: EllipticCurvePublicKey, host: str, *, driver: bool) -> str:
+    return own.authority.issue_for_host(key, host, own.life, DRIVER_URI if driver else NODE_URI)
 
 
 def _having(token: str, hosts: Mapping[str, Host]) -> list[Host] | Refused:
@@ -299,10 +323,11 @@ def _hosts_for(wanted: NewEnrollment, hosts: Mapping[str, Host]) -> list[Host] |
         host = hosts.get(wanted.host)
         if host is None:
             return unknown_name("host", wanted.host, list(hosts))
-        if _has_node(host) and not wanted.again:
+        if _is_enrolled(host, wanted) and not wanted.again:
+            whose = "driver process" if wanted.driver else "node"
             return conflict(
-                f"host '{host.name}' has a node already; with a new token, the first that uses it"
-                " takes its place",
+                f"host '{host.name}' has a {whose} already; with a new token, the first that uses"
+                " it takes its place",
                 hint=Hint.ENROLL_AGAIN,
             )
         return [host]
@@ -312,7 +337,8 @@ def _hosts_for(wanted: NewEnrollment, hosts: Mapping[str, Host]) -> list[Host] |
     found = [
         host
         for host in labelled
-        if wanted.again or not (_has_node(host) or host.node_key == REVOKED)
+        if wanted.again
+        or not (_is_enrolled(host, wanted) or _key(host, driver=wanted.driver) == REVOKED)
     ]
     if not found:
         return conflict(
@@ -323,7 +349,9 @@ def _hosts_for(wanted: NewEnrollment, hosts: Mapping[str, Host]) -> list[Host] |
     return found
 
 
-def _has_node(host: Host) -> bool:
+def _is_enrolled(host: Host, wanted: NewEnrollment) -> bool:
+    if wanted.driver:
+        return host.driver_key not in ("", REVOKED)
     return host.node_key not in ("", REVOKED) or (host.node and host.node_key != REVOKED)
 
 

@@ -207,7 +207,9 @@ def revoked(name: str, by: str) -> Callable[[States], Sequence[Put]]:
 
     def put(states: States) -> Sequence[Put]:
         host = states.registry.hosts[name]
-        changed = msgspec.structs.replace(host, node_key=REVOKED, enrollment=None)
+        changed = msgspec.structs.replace(
+            host, node_key=REVOKED, driver_key=REVOKED, enrollment=None
+        )
         return () if changed == host else (HostPut(changed, by),)
 
     return put

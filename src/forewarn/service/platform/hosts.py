@@ -212,7 +212,8 @@ class Hosts:
         host = self.host(name)
         if isinstance(host, Refused):
             return host
-        revoked_before = host.node_key == REVOKED and host.enrollment is None
+        keys = {host.node_key, host.driver_key}
+        revoked_before = keys == {REVOKED} and host.enrollment is None
         notes = (f"the certificates of host '{name}' were already revoked",)
         return await self._platform.announce_all(
             [], notes if revoked_before else (), revoked(name, by), known_check(name)

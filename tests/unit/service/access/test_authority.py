@@ -40,7 +40,7 @@ def test_certificate_of_a_node_is_good_for_its_host_and_nothing_else(
     authority: Authority, tmp_path: Path
 ) -> None:
     key, request = new_request("h1")
-    pem = authority.issue_for_node(requested_key(request), "h1", WEEK)
+    pem = authority.issue_for_host(requested_key(request), "h1", WEEK)
     (tmp_path / "node.pem").write_text(pem)
     (tmp_path / "node.key").write_bytes(key)
     (tmp_path / "trusted.pem").write_text(authority.trusted)
@@ -63,7 +63,7 @@ def test_names_of_a_request_do_not_count(authority: Authority) -> None:
     other = x509.SubjectAlternativeName([x509.UniformResourceIdentifier("forewarn:node:h2")])
     request = builder.add_extension(other, critical=False).sign(key, hashes.SHA256())
     pem = request.public_bytes(serialization.Encoding.PEM).decode()
-    issued = authority.issue_for_node(requested_key(pem), "h1", WEEK)
+    issued = authority.issue_for_host(requested_key(pem), "h1", WEEK)
     names = x509.load_pem_x509_certificate(issued.encode()).extensions.get_extension_for_class(
         x509.SubjectAlternativeName
     )
@@ -73,7 +73,7 @@ def test_names_of_a_request_do_not_count(authority: Authority) -> None:
 
 def test_nothing_outlasts_the_authority(authority: Authority) -> None:
     _, request = new_request("h1")
-    pem = authority.issue_for_node(requested_key(request), "h1", 2 * AUTHORITY_LIFE)
+    pem = authority.issue_for_host(requested_key(request), "h1", 2 * AUTHORITY_LIFE)
     end = x509.load_pem_x509_certificate(pem.encode()).not_valid_after_utc
     assert round(end.timestamp()) * SECOND == authority.expires
 

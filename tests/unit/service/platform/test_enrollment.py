@@ -107,6 +107,52 @@ def test_a_token_is_stored_as_a_digest_and_used_up_by_its_first_use(tmp_path: Pa
     run(play, tmp_path)
 
 
+def test_a_driver_process_has_a_token_and_a_key_of_its_own(tmp_path: Path) -> None:
+    async def play(control: Control) -> None:
+        node = await control.joined(await control.token(host="h1"))
+        token = await control.token(host="h1", driver=True)
+        assert "forewarn driver join" in str(await control.join(token, "thief"))
+        driver = await control.joined(token, "h2", driver=True)
+        assert b"forewarn:driver:h1" in driver
+        problem, driver_problem = control.enrollments.problem, control.enrollments.driver_problem
+        assert problem("h1", node) == driver_problem("h1", driver) == ""
+        assert "not the one" in problem("h1", driver)
+        assert "not the one" in driver_problem("h1", node)
+        assert b"forewarn:driver:h1" in ssl.PEM_cert_to_DER_cert(
+            control.enrollments.renew("h1", driver, driver=True)
+        )
+        assert control.enrollments.renew("h1", node, driver=True) == ""
+        assert reason(await control.create(host="h1", driver=True)) is Reason.CONFLICT
+        again = await control.token(host="h1", driver=True, again=True)
+        assert "forewarn node join" not in str(await control.join(again, "h3", driver=True))
+        assert "not the one" in driver_problem("h1", driver)
+        wrong = await control.token(host="h2")
+        assert "forewarn node join" in str(await control.join(wrong, "h2", driver=True))
+
+    run(play, tmp_path)
+
+
+def test_a_stolen_certificate_of_a_driver_stays_revoked_when_the_node_is_enrolled_anew(
+    tmp_path: Path,
+) -> None:
+    async def play(control: Control) -> None:
+        stolen = await control.joined(await control.token(host="h1", driver=True), driver=True)
+        foreign = OtherAuthority(tmp_path, "other").issue("forewarn:driver:h1")
+        other = ssl.PEM_cert_to_DER_cert(foreign.certificate.read_text())
+        await control.node.hosts.revoke("h1", "alice")
+        await control.joined(await control.token(host="h1"))
+        for certificate in (stolen, other):
+            assert "revoked" in control.enrollments.driver_problem("h1", certificate)
+        anew = await control.joined(
+            await control.token(host="h1", driver=True), "thief", driver=True
+        )
+        assert control.enrollments.driver_problem("h1", anew) == ""
+        assert "not the one" in control.enrollments.driver_problem("h1", stolen)
+        assert [what for what, *_ in await control.history()].count("host-revoked") == 1
+
+    run(play, tmp_path)
+
+
 def test_the_same_request_may_be_repeated_because_its_answer_was_lost(tmp_path: Path) -> None:
     async def play(control: Control) -> None:
         token = await control.token(host="h1")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from forewarn.core.time import DAY
 from forewarn.metadata.publishing.messages import Renewed
-from forewarn.node import Config
-from forewarn.node.config import Address, HostNodeConfig, Tls
-from forewarn.node.host_node import RENEW_AGAIN, CertificateRenewal
+from forewarn.node.config import Tls
+from forewarn.node.host_node import name_problem
+from forewarn.node.listening.renewal import RENEW_AGAIN, CertificateRenewal
 from forewarn.node.listening.tls import Certificates
 from forewarn.service.access.authority import (
     Authority,
@@ -35,19 +36,13 @@ class Host:
         self.tls.certificate.write_text(self.issued())
         trusted = directory / "trusted.pem"
         trusted.write_text(self.authority.trusted)
-        config = HostNodeConfig(
-            host="h1",
-            control=(Address("127.0.0.1", 1),),
-            tls=self.tls,
-            authority=trusted,
-            journal=directory,
-            endpoint=Config(),
-        )
         self.certificates = Certificates(self.tls, trusted, of_client=True)
-        self.renewal = CertificateRenewal(config, self.certificates)
+        self.renewal = CertificateRenewal(
+            self.tls, trusted, self.certificates, partial(name_problem, "h1")
+        )
 
     def issued(self, host: str = "h1") -> str:
-        return self.authority.issue_for_node(requested_key(self.request), host, WEEK)
+        return self.authority.issue_for_host(requested_key(self.request), host, WEEK)
 
 
 @pytest.fixture
@@ -85,8 +80,8 @@ def test_a_certificate_that_renews_itself_is_reported_only_if_that_is_late(
 
 def test_what_cannot_be_used_does_not_replace_what_can(host: Host, tmp_path: Path) -> None:
     before, other = host.tls.certificate.read_text(), create_authority(tmp_path / "other")
-    stranger = other.issue_for_node(requested_key(host.request), "h1", WEEK)
-    foreign_key = host.authority.issue_for_node(requested_key(new_request("h1")[1]), "h1", WEEK)
+    stranger = other.issue_for_host(requested_key(host.request), "h1", WEEK)
+    foreign_key = host.authority.issue_for_host(requested_key(new_request("h1")[1]), "h1", WEEK)
     trusted = host.authority.trusted
     for certificate, authority in (
         ("garbage", trusted),
