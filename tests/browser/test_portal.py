@@ -12,6 +12,7 @@ from forewarn.cli.app import app
 from forewarn.core.access import Role
 from forewarn.testing import Service
 from helpers.browser import portal
+from helpers.oidc_issuer import issuer
 from helpers.token_api import Api, token
 
 FLEET = """
@@ -141,6 +142,29 @@ def test_the_fleet_is_the_same_as_a_picture_and_as_a_table(
         expect(page.get_by_text("1 machine on 1 host")).to_be_visible()
         page.get_by_label("Hosts that are").select_option("degraded")
         expect(page.get_by_text("No host matches. Change the filters above.")).to_be_visible()
+
+
+def test_a_login_at_an_openid_connect_issuer_leads_back_to_the_page(
+    browser: Browser, service: Service
+) -> None:
+    with issuer() as issued:
+
+        async def accept() -> None:
+            service._session.node.accept_issuer(issued.config(client_id="forewarn"))
+
+        service._session.run(accept())
+        with portal(browser, service, "/events?type=Reboot", issuer=issued.url) as page:
+            page.get_by_role("link", name="Log in with OpenID Connect").click()
+            expect(page.get_by_text("ann@example.net (admin)")).to_be_visible()
+            expect(page).to_have_url(f"{service.control_url}/ui/events?type=Reboot")
+            page.get_by_role("button", name="Log out").click()
+            expect(page.get_by_text("You have logged out.")).to_be_visible()
+            issued.logs_in = {"groups": ["nobody"]}
+        with portal(browser, service, issuer=issued.url, refused=(403,)) as page:
+            page.get_by_role("link", name="Log in with OpenID Connect").click()
+            expect(page.get_by_text("You have logged in, but have no access")).to_be_visible()
+            page.get_by_role("link", name="To the portal").click()
+            expect(page.get_by_text("This service needs a token.")).to_be_visible()
 
 
 def test_the_portal_needs_a_token_that_is_not_revoked(browser: Browser, service: Service) -> None:

@@ -57,10 +57,12 @@ def portal(
     width: int = 1200,
     refused: tuple[int, ...] = (),
     lost: bool = False,
+    issuer: str = "",
     **how: Any,
 ) -> Iterator[Page]:
     """Open a page of the portal, and be strict about what it does. Which requests may be `refused`
-    or `lost` has to be said: the browser notes them on its console."""
+    or `lost` has to be said: the browser notes them on its console. Only to log in may it go
+    elsewhere, to the `issuer`."""
     wrong: list[str] = []
 
     def note_console(message: ConsoleMessage) -> None:
@@ -70,7 +72,8 @@ def portal(
             wrong.append(f"console: {message.text}")
 
     def note_request(request: Request) -> None:
-        if not request.url.startswith(f"{service.control_url}/"):
+        places = (f"{service.control_url}/", *([f"{issuer}/authorize?"] if issuer else []))
+        if not request.url.startswith(places):
             wrong.append(f"a request to {request.url}")
 
     def note_dialog(dialog: Dialog) -> None:

@@ -1,17 +1,20 @@
 """An issuer of tokens on loopback whose keys and answers a test decides: what a real one never
-does, or does only once a year."""
+does, or does only once a year. Browsers can log in at it, as whom the test says."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import hmac
 import json
+import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qsl, urlencode
 
 import jwt
 from cryptography.hazmat.primitives import serialization
@@ -65,6 +68,11 @@ class Issuer:
         self.broken = ""  # what is answered instead of the keys
         self.status = 200
         self.calls_itself = url
+        self.secret = ""  # of the client, if it needs one
+        self.denies = False  # does the person not log in?
+        self.logs_in: dict[str, Any] = {}  # claims of the person who logs in
+        self.asked: dict[str, str] = {}  # the last query of a browser
+        self._codes: dict[str, dict[str, str]] = {}  # by code: the query that it was issued for
 
     def config(self, **changed: Any) -> Oidc:
         fields: dict[str, Any] = {"issuer": self.url, "audience": "forewarn", "access": RULES}
@@ -82,6 +90,34 @@ class Issuer:
             "exp": now + 600,
         }
         return {name: value for name, value in (claims | changed).items() if value is not None}
+
+    def authorize(self, query: dict[str, str]) -> str:
+        """Return where a browser is sent back to."""
+        self.asked = query
+        answer = {"state": query["state"], "error": "access_denied"}
+        if not self.denies:
+            code = secrets.token_urlsafe()
+            self._codes[code] = query
+            answer = {"state": query["state"], "code": code}
+        return f"{query['redirect_uri']}?{urlencode(answer)}"
+
+    def exchange(self, form: dict[str, str], authorization: str) -> tuple[int, dict[str, str]]:
+        """Return the answer to a code, which is valid once, and only with its verifier."""
+        asked = self._codes.pop(form.get("code", ""), None)
+        pair = base64.b64encode(f"{form.get('client_id')}:{self.secret}".encode()).decode()
+        if self.secret and authorization != f"Basic {pair}":
+            return 401, {"error": "invalid_client"}
+        digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
+        if (
+            asked is None
+            or form.get("grant_type") != "authorization_code"
+            or asked["code_challenge_method"] != "S256"
+            or asked["code_challenge"] != _base64(digest)
+            or any(asked[name] != form.get(name) for name in ("client_id", "redirect_uri"))
+        ):
+            return 400, {"error": "invalid_grant"}
+        claims = {"aud": asked["client_id"], "nonce": asked["nonce"], **self.logs_in}
+        return 200, {"id_token": self.token(**claims), "token_type": "Bearer"}
 
     def token(self, key: Key | None = None, header: Any = None, **changed: Any) -> str:
         key = key or self.keys[0]
@@ -106,12 +142,34 @@ def _base64(data: bytes) -> str:
 def issuer() -> Iterator[Issuer]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            document: object = {"issuer": made.calls_itself, "jwks_uri": f"{made.url}/keys"}
-            if self.path == "/keys":
+            path, _, query = self.path.partition("?")
+            document: object = {
+                "issuer": made.calls_itself,
+                "jwks_uri": f"{made.url}/keys",
+                "authorization_endpoint": f"{made.url}/authorize",
+                "token_endpoint": f"{made.url}/token",
+            }
+            if path == "/authorize":
+                self.send_response(302)
+                self.send_header("Location", made.authorize(dict(parse_qsl(query))))
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
+            if path == "/keys":
                 made.fetches += 1
                 document = {"keys": [key.jwk for key in made.keys]}
             body = (made.broken or json.dumps(document)).encode()
             self.send_response(made.status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            length = int(self.headers["Content-Length"])
+            form = dict(parse_qsl(self.rfile.read(length).decode()))
+            status, answer = made.exchange(form, self.headers.get("Authorization", ""))
+            body = json.dumps(answer).encode()
+            self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

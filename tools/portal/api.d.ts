@@ -916,6 +916,7 @@ declare namespace api {
     role: string;
     limited: boolean;
     needs_token: boolean;
+    login: string;
     expires_at: string | null;
     operations: Array<string>;
     event_types: Array<EventTypeInfo>;

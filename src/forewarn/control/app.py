@@ -56,6 +56,7 @@ from forewarn.control.routes import (
     halts,
     history,
     hosts,
+    login,
     machines,
     maintenance,
     notify,
@@ -98,6 +99,7 @@ ROUTES = (
     feed,
     notify,
     docs,
+    login,
     portal,
 )
 

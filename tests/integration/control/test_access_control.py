@@ -35,6 +35,8 @@ V, T, OP, A = Role.VIEWER, Role.TENANT, Role.OPERATOR, Role.ADMIN
 ROLES: dict[str, tuple[Role | None, bool]] = {
     "GET /": (None, False),
     "GET /ui": (None, False),
+    "GET /ui/login": (None, False),
+    "GET /ui/login/done": (None, False),
     "GET /ui/{path:path}": (None, False),
     "GET /docs": (None, False),
     "GET /schema/openapi.json": (None, False),

@@ -81,6 +81,7 @@ def test_a_session_has_the_permissions_of_its_token(service: Service, admin: Api
         "operations": [],
         "event_types": [],
         "decides": True,
+        "login": "",
         "leader": None,
     }
     assert browser.call("POST", "/v1/machines/web-0/restart").status == 200

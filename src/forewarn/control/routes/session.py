@@ -13,6 +13,7 @@ from forewarn.control.http.errors import RefusedError, unwrap
 from forewarn.control.http.operation import route
 from forewarn.control.operations import tokens as operations
 from forewarn.control.operations.table import OPERATIONS
+from forewarn.control.routes.login import offered
 from forewarn.control.routes.status import this_node
 from forewarn.control.schema import session as s
 from forewarn.core.access import Session
@@ -41,7 +42,7 @@ def get_session(request: Request[Any, Any, Any]) -> s.Session:
     empty, unless local programs need no token."""
     caller: Caller | None = request.scope["state"].get("caller")
     if caller is None:
-        return s.Session(name="", role="", decides=context().decides)
+        return s.Session(name="", role="", decides=context().decides, login=offered())
     return _session(caller, caller.session)
 
 
@@ -69,7 +70,7 @@ async def end_session(request: Request[Any, Any, Any], call: Call) -> s.Session:
     if call.caller.session is not None:
         await context().sessions.end(call.caller.token, call.caller.session)
     call.headers["Set-Cookie"] = set_cookie(request.scope, "", 0)
-    return s.Session(name="", role="")
+    return s.Session(name="", role="", login=offered())
 
 
 def _session(caller: Caller, session: Session | None) -> s.Session:
@@ -83,6 +84,7 @@ def _session(caller: Caller, session: Session | None) -> s.Session:
         role=caller.role.value,
         limited=not caller.limit.none,
         needs_token=context().tokens.needed,
+        login=offered(),
         expires_at=None if ends is None else to_datetime(ends),
         operations=[
             id

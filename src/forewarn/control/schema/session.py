@@ -30,6 +30,12 @@ class Session(msgspec.Struct, kw_only=True):
     needs_token: Annotated[
         bool, doc("Whether requests need a token; if not, local programs can do everything.")
     ] = True
+    login: Annotated[
+        str,
+        doc(
+            "Path at which a browser can log in at the OpenID Connect issuer; empty: there is none."
+        ),
+    ] = ""
     expires_at: Annotated[Moment | None, doc("When the browser's session ends; null: none.")] = None
     operations: Annotated[
         list[str],

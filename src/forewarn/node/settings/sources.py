@@ -155,8 +155,10 @@ def _relative_to(directory: Path, key: str, value: Any, paths_of_keys: Collectio
     paths, programs = (options.paths, options.programs) if options else ((), ())
     if table == "notify" and isinstance(value, dict):
         return _notify_files(directory, value)
-    if key == "oidc" and isinstance(value, dict) and isinstance(ca := value.get("ca"), str) and ca:
-        return {**value, "ca": str(directory / ca)}
+    if key == "oidc" and isinstance(value, dict):
+        paths_in = {name: value.get(name) for name in ("ca", "client_secret_file")}
+        named = {name: path for name, path in paths_in.items() if isinstance(path, str) and path}
+        return {**value, **{name: str(directory / path) for name, path in named.items()}}
     is_path = key in paths_of_keys or option in paths
     if is_path and isinstance(value, str) and value and not (key == "state" and is_url(value)):
         return str(directory / value)

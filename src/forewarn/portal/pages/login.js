@@ -1,12 +1,16 @@
 // Logging in with a token, which the page does not keep.
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { html } from "../html.js";
-import { request } from "../api.js";
+import { get, request, withQuery } from "../api.js";
 import { Elsewhere } from "../parts/elsewhere.js";
 
 /** @param {{ why: string, onDone: (session: api.Session & { commit: number }) => void }} props */
 export function Login({ why, onDone }) {
   const [problem, setProblem] = useState(/** @type {portal.Failure | null} */ (null));
+  const [elsewhere, setElsewhere] = useState("");
+  useEffect(() => {
+    get("/v1/session").then(({ data }) => setElsewhere(data.login), () => setElsewhere(""));
+  }, []);
   /** @param {portal.Input} event */
   const submit = async (event) => {
     event.preventDefault();
@@ -21,6 +25,7 @@ export function Login({ why, onDone }) {
   return html`
     <main class="login">
       <h1>forewarn</h1>
+      ${elsewhere && html`<p><a class="elsewhere" href=${withQuery(elsewhere, { to: location.pathname + location.search })}>Log in with OpenID Connect</a></p>`}
       <form onSubmit=${submit}>
         <label>Token <input name="token" type="password" autocomplete="off" required autofocus placeholder="fw_…" /></label>
         <button>Log in</button>

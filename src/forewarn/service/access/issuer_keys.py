@@ -38,6 +38,9 @@ class IssuerUnavailable(Exception):
 class Keys(msgspec.Struct, frozen=True):
     by_id: dict[str, PublicKey]
     unnamed: tuple[PublicKey, ...] = ()
+    # Where browsers log in, and where a code is exchanged for a token; empty: the issuer has none.
+    authorization_endpoint: str = ""
+    token_endpoint: str = ""
 
     def find(self, id: str | None) -> PublicKey | None:
         """Return a key, or None. A token that names none can only be meant for a single one."""
@@ -50,6 +53,8 @@ class Keys(msgspec.Struct, frozen=True):
 class _Document(msgspec.Struct):
     issuer: str
     jwks_uri: str
+    authorization_endpoint: str = ""
+    token_endpoint: str = ""
 
 
 class _KeySet(msgspec.Struct):
@@ -133,7 +138,14 @@ async def fetch_keys(config: Oidc) -> Keys:
     keys = parse_keys((await _get(config, document.jwks_uri, _KeySet)).keys)
     if not keys.by_id and not keys.unnamed:
         raise IssuerUnavailable(f"{document.jwks_uri} has no key that can be used for signatures")
-    return keys
+    for endpoint in filter(None, (document.authorization_endpoint, document.token_endpoint)):
+        if problem := url_problem(endpoint.partition("?")[0]):
+            raise IssuerUnavailable(f"an endpoint of the issuer: {problem}")
+    return msgspec.structs.replace(
+        keys,
+        authorization_endpoint=document.authorization_endpoint,
+        token_endpoint=document.token_endpoint,
+    )
 
 
 def parse_keys(raw: list[dict[str, Any]]) -> Keys:

@@ -58,6 +58,10 @@ class Oidc(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     leeway: str = "30s"  # by which the issuer's clock may differ
     ca: str = ""  # CA bundle (PEM) that verifies the issuer's certificate; empty: the system's
     access: tuple[AccessRule, ...] = ()
+    # With which browsers are sent to the issuer to log in; empty: they are not.
+    client_id: str = ""
+    client_secret_file: str = ""  # if the issuer wants one from this client
+    scope: str = "openid"  # what is asked for, so that the claims above are in the token
 
     @property
     def audiences(self) -> list[str]:
@@ -93,6 +97,12 @@ class Oidc(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             yield "leeway", str(error)
         if self.ca and not Path(self.ca).is_file():
             yield "ca", f"there is no file {self.ca}"
+        if self.client_id and self.client_id not in self.audiences:
+            yield "client_id", "must be in audience, or the tokens that it gets are refused"
+        if self.client_secret_file and not Path(self.client_secret_file).is_file():
+            yield "client_secret_file", f"there is no file {self.client_secret_file}"
+        if "openid" not in self.scope.split():
+            yield "scope", "must contain openid, or the issuer sends no ID token"
         if not self.access:
             yield "access", "is missing: add a table [[oidc.access]], or nobody has access"
         for number, rule in enumerate(self.access):

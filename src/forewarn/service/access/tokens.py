@@ -19,7 +19,7 @@ from forewarn.core.refusal import Hint, conflict, invalid, unknown
 from forewarn.core.registry import TokenPut, TokenRemoved
 from forewarn.core.time import DAY, SECOND, Duration
 from forewarn.service.access import secret
-from forewarn.service.access.issuer_keys import IssuerKeys
+from forewarn.service.access.issuer_keys import IssuerKeys, Keys
 from forewarn.service.access.oidc import (
     Identity,
     NoAccess,
@@ -140,6 +140,16 @@ class Tokens:
         if problem := self._actor_problem(identity.name):
             raise NoAccess(problem)
         return identity
+
+    async def issuer(self) -> tuple[Oidc, Keys] | None:
+        """Return the settings of the OIDC issuer and what it publishes; None if browsers are not
+        sent there to log in. Raises IssuerUnavailable."""
+        oidc, keys = self.oidc, self._issuer_keys
+        return (
+            None
+            if oidc is None or keys is None or not oidc.client_id
+            else (oidc, await keys.current())
+        )
 
     def identity_valid(self, identity: Identity) -> bool:
         """Has a token of the issuer not expired, and are the settings still the same?"""

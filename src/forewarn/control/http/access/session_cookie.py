@@ -16,13 +16,16 @@ LOCAL_NAME = "forewarn"
 MAX_COOKIE = 3_800  # bytes of a value that browsers keep
 
 
-def cookie_name(scope: Any) -> str:
-    return SECURE_NAME if scope.get("scheme") == "https" else LOCAL_NAME
+LOGIN = "-login"  # of the name of the cookie of a browser that is logging in elsewhere
 
 
-def cookie_in(scope: Any, values: list[bytes]) -> str:
+def cookie_name(scope: Any, suffix: str = "") -> str:
+    return (SECURE_NAME if scope.get("scheme") == "https" else LOCAL_NAME) + suffix
+
+
+def cookie_in(scope: Any, values: list[bytes], suffix: str = "") -> str:
     """Return the value of the session's cookie in the Cookie headers; empty if there is none."""
-    name = cookie_name(scope).encode()
+    name = cookie_name(scope, suffix).encode()
     for value in values:
         for part in value.split(b";"):
             key, _, found = part.strip().partition(b"=")
@@ -40,10 +43,11 @@ def without_session(scope: Any, values: list[bytes]) -> list[bytes]:
     ]
 
 
-def set_cookie(scope: Any, value: str, lasts: Duration) -> str:
-    """Return a Set-Cookie header; a duration of 0 deletes the cookie."""
+def set_cookie(scope: Any, value: str, lasts: Duration, suffix: str = "") -> str:
+    """Return a Set-Cookie header; a duration of 0 deletes the cookie. That of a login is also sent
+    when the issuer leads the browser back, and no other one is."""
     secure = "; Secure" if scope.get("scheme") == "https" else ""
     return (
-        f"{cookie_name(scope)}={value}; Path=/; Max-Age={lasts // SECOND}; HttpOnly;"
-        f" SameSite=Strict{secure}"
+        f"{cookie_name(scope, suffix)}={value}; Path=/; Max-Age={lasts // SECOND}; HttpOnly;"
+        f" SameSite={'Lax' if suffix else 'Strict'}{secure}"
     )
