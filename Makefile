@@ -247,4 +247,4 @@ lock: $(VENV)/.pip
 	tools/portal-npm lock
 
 clean:
-	rm -rf $(VENV) $(CLIENTS) $(AZURE) $(BENCHES) .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage build dist site
+	rm -rf $(VENV) $(CLIENTS) $(AZURE) $(BENCHES) $(HOSTS) .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage build dist site
