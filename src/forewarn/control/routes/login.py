@@ -47,7 +47,7 @@ def offered() -> str:
 async def login(request: Request[Any, Any, Any]) -> Response[Any]:
     """Send the browser to the issuer."""
     to = request.query_params.get("to", "")
-    attempt = oidc_login.begin(to if _PAGE.fullmatch(to) else "/ui/")
+    attempt = oidc_login.begin(_page(to))
     try:
         config, keys = await _issuer()
         address = oidc_login.address(config, keys, attempt, _redirect_uri(request))
@@ -89,7 +89,7 @@ async def login_done(request: Request[Any, Any, Any]) -> Response[Any]:
         context().attempts.failed(address, "")
         return _problem(401, f"You could not be logged in: {error}.", scope)
     lasts = round((identity.expires_at - guard.wall_us() / SECOND) * SECOND)
-    return _redirect(attempt.to, set_cookie(scope, token, max(lasts, 0)), ended=scope)
+    return _redirect(_page(attempt.to), set_cookie(scope, token, max(lasts, 0)), ended=scope)
 
 
 async def _issuer() -> tuple[Oidc, Keys]:
@@ -97,6 +97,11 @@ async def _issuer() -> tuple[Oidc, Keys]:
     if found is None:
         raise RefusedError(unknown(NOT_OFFERED))
     return found
+
+
+def _page(to: str) -> str:
+    """Return a page of the portal: `to`, which a link or a cookie names, if it is one."""
+    return to if _PAGE.fullmatch(to) else "/ui/"
 
 
 def _redirect_uri(request: Request[Any, Any, Any]) -> str:
