@@ -19,6 +19,8 @@ from helpers.token_api import token
 
 QUERIES = "/providers/Microsoft.ResourceGraph/resources"
 MACHINES = "Resources | where type=~'Microsoft.Compute/virtualMachines'"
+SCALE_SETS = "microsoft.compute/virtualmachinescalesets"
+ZEROS = "00000000-0000-0000-0000-000000000000"
 FLEET = """
 groups:
   - {name: web, kind: scale-set, machines: [{name: web_0}, {name: web_1}]}
@@ -180,6 +182,94 @@ def test_other_requests_are_answered_while_a_query_runs(
 def test_resources_have_what_azure_shows_of_them(arm: Arm, text: str, expected: Any) -> None:
     found = query(arm, f"Resources | {text}")
     assert [tuple(row.values()) for row in found["data"]] == expected
+
+
+# From Microsoft's pages of sample queries and the samples of its SDKs, with names of this fleet.
+PUBLISHED: list[tuple[str, Any]] = [
+    ("summarize count()", [(7,)]),
+    ("Resources | summarize count()", [(7,)]),
+    ("project name, type | where type =~ 'microsoft.compute/hostGroups' | count", [(1,)]),
+    (
+        "Resources\n| project name, location, type\n"
+        "| where type =~ 'Microsoft.Compute/virtualMachines'\n| order by name desc | limit 1",
+        [("sql-0", "local", "microsoft.compute/virtualmachines")],
+    ),
+    ("Resources | where type contains 'scaleset' | distinct type", [(SCALE_SETS,)]),
+    (
+        "Resources\n| where type=~ 'microsoft.compute/virtualmachinescalesets'\n"
+        "| where name contains 'web'\n| project subscriptionId, name, location, resourceGroup,"
+        " Capacity = toint(sku.capacity), Tier = sku.name\n| order by Capacity desc",
+        [(ZEROS, "web", "local", "forewarn", 2, "Standard_D2s_v5")],
+    ),
+    ("Resources | where tags.team=~'Shop' | project name", [("sql-0",)]),
+    (
+        "Resources | where tags['my-team']=='x and y' | project name, tags",
+        [("SQL-1", {"my-team": "x and y"})],
+    ),
+    (
+        f"{MACHINES} | extend os = properties.storageProfile.osDisk.osType"
+        " | summarize count() by tostring(os)",
+        [("Linux", 4)],
+    ),
+    (
+        f"{MACHINES} | summarize count() by tostring(properties.storageProfile.osDisk.osType)",
+        [("Linux", 4)],
+    ),
+    (
+        "Resources | project id, name, type, location | where type =~"
+        " 'Microsoft.Compute/virtualMachines' | summarize count() by location | top 3 by count_",
+        [("local", 4)],
+    ),
+    (
+        "Resources | where isnotempty(tags.team) | summarize Number=count() by subscriptionId",
+        [(ZEROS, 1)],
+    ),
+    (
+        f"{MACHINES} and name startswith 'sql' and isnotnull(properties.availabilitySet)"
+        " | extend set = tostring(split(tolower(properties.availabilitySet.id), '/')[8])"
+        " | project name, set | order by tolower(name) asc",
+        [("sql-0", "sql"), ("SQL-1", "sql")],
+    ),
+    (
+        f"// by size\n{MACHINES}\n| extend vmSize = properties.hardwareProfile.vmSize //"
+        " of all\n| summarize VMs = count() by tostring(vmSize), location | project VMs, location",
+        [(4, "local")],
+    ),
+    (
+        f"{MACHINES} | where properties.extended.instanceView.powerState.code has 'running' and"
+        " (name in~ ('SQL-0', 'far-0') or isnull(type)) | order by name | project name",
+        [("sql-0",), ("far-0",)],
+    ),
+    (
+        f"{MACHINES} | where resourceGroup !in~ ('FAR') and not(id contains '/other-') and"
+        " location in ('local', 'westus') | summarize by resourceGroup",
+        [("forewarn",)],
+    ),
+    (
+        "resources | where ['type'] == 'microsoft.compute/virtualmachines' | count",
+        "at character 19: expected a column",
+    ),
+    ("Resources | project-away id", "at character 13: unknown operator 'project-away'"),
+    ("Resources | where name matches regex '^sql.*'", "at character 24: unknown comparison"),
+    ("Resources | join (Resources) on id", "at character 13: unknown operator 'join'"),
+    ("Resources | mv-expand tags", "at character 13: unknown operator 'mv-expand'"),
+    ("Resources | extend d = parse_json(properties)", "at character 24: unknown function"),
+    ("advisorresources | take 1", "at character 1: unknown table 'advisorresources'; there are"),
+    ("Resources | summarize countif(name == '')", "at character 23: expected 'count'"),
+    ("Resources | where properties.when > ago(1d)", "at character 37: unknown function 'ago'"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), PUBLISHED)
+def test_published_queries_are_answered_or_refused_with_their_place(
+    arm: Arm, text: str, expected: Any
+) -> None:
+    if isinstance(expected, str):
+        answer = arm.call("POST", QUERIES, {"query": text})
+        assert code(answer) == (400, "BadRequest")
+        assert expected in message(answer)
+    else:
+        assert [tuple(row.values()) for row in query(arm, text)["data"]] == expected
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Reads a query in the Kusto Query Language: those operators of it that published queries of Azure
 Resource Graph use.
 
-    query      = table {"|" step}
+    query      = (table | step) {"|" step}
     step       = "where" condition | "project" named {"," named} | "extend" named {"," named}
                | "distinct" ("*" | named {"," named}) | "count"
                | ("take" | "limit" | "sample") number
@@ -59,8 +59,8 @@ class Query(msgspec.Struct, frozen=True):
 
 
 def parse(text: str, tables: Mapping[str, Sequence[str]]) -> tuple[str, Query]:
-    """Return which of the tables, each with its columns, a query reads, and the query. Raises
-    KustoError."""
+    """Return which of the tables, each with its columns, a query reads, and the query; without one,
+    it reads the first. Raises KustoError."""
     if len(text) > MAX_QUERY:
         raise KustoError(f"a query has at most {MAX_QUERY:,} characters, not {len(text):,}")
     return _Parser(text, tables).query()
@@ -95,13 +95,16 @@ class _Parser:
         self._index = 0
 
     def query(self) -> tuple[str, Query]:
-        table = self._known("table", self._tables)
+        table, more = next(iter(self._tables)), self._token.text in STEPS
+        if not more:
+            table, more = self._known("table", self._tables), self._accept("|")
         self._columns = list(self._tables[table])
         steps: list[Step] = []
-        while self._accept("|"):
+        while more:
             if len(steps) == MAX_STEPS:
                 self._refuse(self._token, f"a query has at most {MAX_STEPS} operators")
             steps.append(self._step())
+            more = self._accept("|")
         if self._token.kind != "end":
             self._fail("'|' or the end of the query")
         return table, Query(tuple(self._columns), tuple(steps))

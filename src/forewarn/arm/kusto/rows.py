@@ -163,6 +163,13 @@ def _split(text: Value, separator: Value, index: Value = None) -> Value:
     return parts if index is None else [_at(parts, index)]
 
 
+def _int(value: Value) -> Value:
+    try:
+        return int(float(as_text(value)))
+    except (ValueError, OverflowError):
+        return None
+
+
 class Function(msgspec.Struct, frozen=True):
     of: Callable[..., Value]
     example: str
@@ -174,7 +181,10 @@ FUNCTIONS = {
     "tostring": Function(as_text, "tostring(properties.EventId)"),
     "tolower": Function(lambda value: as_text(value).lower(), "tolower(name)"),
     "toupper": Function(lambda value: as_text(value).upper(), "toupper(name)"),
+    "toint": Function(_int, "toint(sku.capacity)"),
     "split": Function(_split, "split(id, '/')", range(2, 4)),
+    "isnull": Function(lambda value: value is None, "isnull(zones)", truth=True),
+    "isnotnull": Function(lambda value: value is not None, "isnotnull(zones)", truth=True),
     "isempty": Function(lambda value: as_text(value) == "", "isempty(name)", truth=True),
     "isnotempty": Function(lambda value: as_text(value) != "", "isnotempty(name)", truth=True),
     "not": Function(lambda value: value is not True, "not(name == 'web')", truth=True),
