@@ -23,10 +23,13 @@ from forewarn.drivers.port import (
     Driver,
     DriverContext,
     Happened,
+    MachineState,
     NotYet,
     Observed,
     Ok,
     Performed,
+    Seen,
+    SeenMachine,
     Task,
     TaskMachine,
 )
@@ -117,6 +120,28 @@ class PretendingDriver(Driver):
 
     def performed(self) -> list[tuple[str, ...]]:
         return [names for verb, names, _ in self.calls if verb is Verb.PERFORM]
+
+
+def seen(*names: str, host: str = "h1", whole: bool = True, removed: tuple[str, ...] = ()) -> Seen:
+    machines = tuple(SeenMachine(name=name, state=MachineState.RUNNING) for name in names)
+    return Seen(host=host, machines=machines, whole=whole, removed=removed)
+
+
+class WatchingDriver(PretendingDriver):
+    """Reports what it is given, and raises errors that it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reports: asyncio.Queue[Seen | Exception] = asyncio.Queue()
+        self.watches = 0
+
+    async def watch(self, report: Callable[[Seen], None]) -> None:
+        self.watches += 1
+        while True:
+            given = await self.reports.get()
+            if isinstance(given, Exception):
+                raise given
+            report(given)
 
 
 class Fleet:

@@ -1,4 +1,4 @@
-"""What `forewarn config check` and `forewarn node check` print."""
+"""What `forewarn config check`, `forewarn node check` and `forewarn driver check` print."""
 
 from __future__ import annotations
 

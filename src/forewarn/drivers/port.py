@@ -13,9 +13,10 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import ClassVar, Protocol, TypeAlias
+from typing import Annotated, ClassVar, Protocol, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from forewarn.core import EventType, Source, Time
 from forewarn.core.commands import Again, Done, Failed
@@ -149,19 +150,25 @@ class MachineState(enum.StrEnum):
     CRASHED = "crashed"
 
 
+MAX_SEEN = 2_000  # machines of one host that are reported
+# What is seen may come from a driver process that was taken over, so it has limits.
+SeenText: TypeAlias = Annotated[str, Meta(max_length=256)]
+
+
 class SeenMachine(msgspec.Struct, frozen=True, kw_only=True):
     """A machine as its hypervisor knows it."""
 
-    name: str
-    vm_id: str = ""
+    name: SeenText
+    vm_id: SeenText = ""
     state: MachineState
-    reason: str = ""  # why it is in that state, for people
-    addresses: tuple[str, ...] = ()
-    ports: dict[str, str] = {}  # by port of the host: the MAC address there
+    reason: SeenText = ""  # why it is in that state, for people
+    addresses: Annotated[tuple[SeenText, ...], Meta(max_length=64)] = ()
+    # By port of the host: the MAC address there.
+    ports: Annotated[dict[SeenText, SeenText], Meta(max_length=64)] = {}
     memory: int = 0  # bytes; 0: not known
     cpus: int = 0
     # Where it belongs in the inventory, if somebody has written that down at the hypervisor.
-    group: str = ""
+    group: SeenText = ""
     update_domain: int | None = None
     spot: bool = False
 
@@ -169,10 +176,25 @@ class SeenMachine(msgspec.Struct, frozen=True, kw_only=True):
 class Seen(msgspec.Struct, frozen=True, kw_only=True, tag="seen"):
     """What a driver has seen of the machines of a host."""
 
-    host: str
-    machines: tuple[SeenMachine, ...] = ()
+    host: SeenText
+    machines: Annotated[tuple[SeenMachine, ...], Meta(max_length=MAX_SEEN)] = ()
     whole: bool = False  # are these all of the host, enumerated without an error?
-    removed: tuple[str, ...] = ()  # names of machines that somebody has removed from it
+    # Names of machines that somebody has removed from it.
+    removed: Annotated[tuple[SeenText, ...], Meta(max_length=MAX_SEEN)] = ()
+
+    def after(self, earlier: Seen) -> Seen:
+        """Return what is known of the host after this and an earlier report."""
+        machines = self.machines if self.whole else (*earlier.machines, *self.machines)
+        present = {machine.name: machine for machine in machines}
+        for name in self.removed:
+            present.pop(name, None)
+        removed = dict.fromkeys((*earlier.removed, *self.removed))
+        return Seen(
+            host=self.host,
+            machines=tuple(sorted(present.values(), key=lambda machine: machine.name)),
+            whole=self.whole or earlier.whole,
+            removed=tuple(name for name in removed if name not in present)[-MAX_SEEN:],
+        )
 
 
 Checked: TypeAlias = Ok | Veto

@@ -49,7 +49,9 @@ class RunningDriver(Component):
         except OSError as error:
             raise DriverUnusable(f"directory: {config.directory}: {error.strerror}") from error
         self._stack.callback(fences.close)
-        driver = make_driver(config, lambda *said: self.process.report(*said), self._may_act)
+        driver = make_driver(
+            config, lambda *progress: self.process.report(*progress), self._may_act
+        )
         self._stack.push_async_callback(driver.aclose)
         try:
             await driver.open()

@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from forewarn.cli.commands.service_options import need_extra, need_linux, run_event_loop
-from forewarn.cli.output import fail, fail_all, say
+from forewarn.cli.output import Json, fail, fail_all, say
+from forewarn.cli.settings_check import print_findings
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -57,25 +58,16 @@ def check(
             show_default=False,
         ),
     ] = None,
+    json: Json = False,
 ) -> None:
     """Check the settings against this host. Exits with 1 if they cannot be used."""
     need_linux("forewarn driver", "it runs on the hosts of machines")
     need_extra("driver")
     from forewarn.node.preflight.driver_process import driver_findings
     from forewarn.node.settings.driver_process import load_driver
-    from forewarn.node.settings.model import SettingsError
 
     path = config or context.obj
-    try:
-        findings = list(driver_findings(load_driver(path), path))
-    except SettingsError as error:
-        fail_all(error.problems)
-    for finding in findings:
-        if not finding.fatal:
-            say(f"warning: {finding.message}", err=True)
-    if problems := [finding.message for finding in findings if finding.fatal]:
-        fail_all(problems)
-    say("the settings are valid")
+    print_findings(lambda: driver_findings(load_driver(path), path), json)
 
 
 @app.command()

@@ -32,7 +32,7 @@ from forewarn.drivers.hosts.messages import (
     Raised,
     Verb,
 )
-from forewarn.drivers.port import Task
+from forewarn.drivers.port import Seen, Task
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
@@ -48,7 +48,7 @@ HELLO_WITHIN = 10.0  # seconds in which a process has to send its hello
 MAX_HELLO = 256 * 1024  # bytes of it
 MAX_GREETINGS = 4  # connections of a host that are not served yet
 BARRED_FOR = 10.0  # seconds without a connection for a process that has misbehaved
-SENT_BY_PROCESS = 256 * 1024  # bytes that a process may send in a second
+SENT_BY_PROCESS = 1024 * 1024  # bytes that a process may send in a second: all machines of a host
 SENT_BY_HOST = 16 * 1024  # and for each of its hosts
 RENEWAL_COST = 1_024  # bytes that a request for a certificate counts for
 CHECK_EVERY = 0.5  # seconds between two looks at the connections
@@ -102,6 +102,7 @@ class DriverConnections:
         # Called with a connection, and whether it is one from now on.
         self.on_change: Callable[[DriverConnection, bool], None] = lambda *_: None
         self.on_progress: Callable[[str, str], None] = lambda *_: None
+        self.on_seen: Callable[[Seen], None] = lambda _: None
 
     def of(self, host: str) -> DriverConnection | None:
         return self._by_host.get(host)
@@ -221,6 +222,10 @@ class DriverConnections:
                     call.answer.set_exception(DriverRaised(why))
             case Progressed(id=id, progress=progress) if call := connection.calls.get(id):
                 self.on_progress(call.event, progress)
+            case Seen(host=host):
+                if host not in connection.hosts:
+                    raise Misbehaved(f"a report about host '{host}', which is not its own")
+                self.on_seen(message)
             case DriverRenew():
                 connection.allowance.spend(RENEWAL_COST)
                 if renewed := self.renew(connection.hosts[0], connection.certificate):

@@ -29,6 +29,7 @@ from forewarn.drivers.port import (
     Observed,
     Performed,
     Running,
+    Seen,
     Task,
     TaskMachine,
     Unknown,
@@ -57,8 +58,11 @@ class HostsDriver(Driver):
         self.connections = DriverConnections(context.term)
         self.connections.on_progress = context.on_progress
         self.connections.on_change = self._changed
+        self.connections.on_seen = self._note
         # Called with the hello of a process, and whether that is connected from now on.
         self.on_change: Callable[[DriverHello, bool], None] = lambda *_: None
+        self._seen: dict[str, Seen] = {}  # by host whose process is connected
+        self._report: Callable[[Seen], None] = lambda _: None
         self._waiting: dict[str, set[str]] = {}  # tasks by host whose process is not connected
         # By task: machines for which it is over, and the answers that said so.
         self._finished: dict[str, list[tuple[frozenset[str], Done]]] = {}
@@ -68,11 +72,22 @@ class HostsDriver(Driver):
 
     def _changed(self, connection: DriverConnection, joined: bool) -> None:
         self.on_change(connection.hello, joined)
-        for host in connection.hosts if joined else ():
-            for task in self._waiting.pop(host, ()):
+        for host in connection.hosts:
+            self._seen.pop(host, None)
+            for task in self._waiting.pop(host, ()) if joined else ():
                 self._wake(task)
 
+    def _note(self, seen: Seen) -> None:
+        self._seen[seen.host] = seen.after(self._seen.get(seen.host, Seen(host=seen.host)))
+        self._report(seen)
+
     # The port.
+
+    async def watch(self, report: Callable[[Seen], None]) -> None:
+        for seen in self._seen.values():
+            report(seen)
+        self._report = report
+        await asyncio.Event().wait()
 
     async def check(self, task: Task) -> Checked:
         parts = self._split(task, {machine.name: [_actor(machine)] for machine in task.machines})
@@ -127,8 +142,8 @@ class HostsDriver(Driver):
             for machine in part.machines:
                 of.setdefault(machine.name, []).append(answer)
         decided: dict[int, tuple[set[str], Observed]] = {}  # answers, and the machines they are of
-        for name, said in of.items():
-            answer = next((a for a in said if isinstance(a, Happened)), None) or observed(said)
+        for name, about in of.items():
+            answer = next((a for a in about if isinstance(a, Happened)), None) or observed(about)
             decided.setdefault(id(answer), (set(), answer))[0].add(name)
         for names, answer in decided.values():
             if isinstance(answer, Happened):

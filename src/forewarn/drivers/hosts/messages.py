@@ -22,6 +22,7 @@ from forewarn.drivers.port import (
     NotYet,
     Ok,
     Running,
+    Seen,
     Task,
     Unknown,
     Veto,
@@ -135,5 +136,5 @@ ToDriver: TypeAlias = (
     DriverWelcome | DriverRefused | Ask | DriverRenewed | DriverPong | UnknownMessage
 )
 FromDriver: TypeAlias = (
-    DriverHello | Answered | Raised | Progressed | DriverRenew | DriverPing | UnknownMessage
+    DriverHello | Answered | Raised | Progressed | Seen | DriverRenew | DriverPing | UnknownMessage
 )

@@ -13,6 +13,8 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeAlias
 
+import msgspec
+
 from forewarn import __version__
 from forewarn.drivers.hosts.answers import refused, shortened
 from forewarn.drivers.hosts.fences import Fences
@@ -36,7 +38,7 @@ from forewarn.drivers.hosts.messages import (
     ToDriver,
     Verb,
 )
-from forewarn.drivers.port import Driver, Failed, Task
+from forewarn.drivers.port import Driver, Failed, Seen, Task
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
@@ -46,6 +48,9 @@ MIN_DIAL_PAUSE, MAX_DIAL_PAUSE = 0.05, 1.0  # seconds between two attempts to re
 GREETED_WITHIN = 10.0  # seconds in which control has to answer a hello
 SILENT = 4.0  # seconds without a message, after which other control nodes are dialled
 WATCH_EVERY = 0.5  # seconds between two looks at the connection
+# Seconds after which it is sent again that a complete enumeration has found the same machines, and
+# after which the driver is asked again to watch them if it has raised an error.
+ENUMERATED_EVERY, WATCHED_AGAIN = 20.0, 5.0
 LOG_AFTER, LOG_EVERY = 5.0, 30.0  # seconds without control before it is logged, and between records
 
 Dial: TypeAlias = Callable[[], Awaitable[MessageStream[ToDriver]]]
@@ -74,6 +79,8 @@ class DriverProcess:
         self._greeting = asyncio.Lock()
         self._stream: MessageStream[ToDriver] | None = None  # of the control node that it works for
         self._calls: dict[str, tuple[MessageStream[ToDriver], int]] = {}  # under way, by event
+        self._seen: dict[str, Seen] = {}  # by host: its machines, as far as they are known
+        self._enumerated: dict[str, float] = {}  # by host: when they were sent, all of them
         self._heard = 0.0  # when control sent something last, in boot time
         self._term = 0  # the highest of a control node that it has worked for
         self._unreachable = LogThrottle(LOG_EVERY, first_after=LOG_AFTER)
@@ -95,6 +102,7 @@ class DriverProcess:
     async def run(self) -> None:
         """Work for control until cancelled. The driver is open."""
         loops = guard.Tasks()
+        self._tasks.start(self._watch_machines(), "the driver's watch")
         try:
             running = [loops.start(self._watch(), "signs of life")]
             running += [loops.start(self._keep_connected(d), "control") for d in self._dials]
@@ -161,6 +169,8 @@ class DriverProcess:
             self._unreachable.reset()
             self._note("")
             log.info("control accepts this driver process", hosts=list(self._hosts))
+            for seen in self._seen.values():
+                stream.send(seen)
             return True
 
     async def _follow(self, stream: MessageStream[ToDriver]) -> None:
@@ -206,6 +216,34 @@ class DriverProcess:
         if problem != self.problem:
             self.problem = problem
             self.on_status()
+
+    # The machines.
+
+    async def _watch_machines(self) -> None:
+        while True:
+            try:
+                return await self._driver.watch(self._note_seen)
+            except Exception as error:  # of the driver, whatever it raises
+                why = f"{type(error).__name__}: {error}"
+                log.error("the driver raised an error while it watched the machines", why=why)
+            await guard.pause(WATCHED_AGAIN)
+
+    def _note_seen(self, seen: Seen) -> None:
+        """Pass on what the driver reports. Raises ValueError if it is not about this process, and
+        ValidationError if control would not accept it."""
+        if seen.host not in self._hosts:
+            raise ValueError(f"it reports about host '{seen.host}', {self._own_hosts}")
+        msgspec.msgpack.decode(msgspec.msgpack.encode(seen), type=Seen)
+        earlier, now = self._seen.get(seen.host, Seen(host=seen.host)), guard.monotonic()
+        after = seen.after(earlier)
+        again = self._enumerated.get(seen.host, 0.0) + ENUMERATED_EVERY
+        if after == earlier and not (seen.whole and now >= again):
+            return
+        self._seen[seen.host] = after
+        if seen.whole:
+            self._enumerated[seen.host] = now
+        if self._stream is not None:
+            self._stream.send(seen)
 
     # The calls.
 

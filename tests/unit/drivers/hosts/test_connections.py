@@ -28,7 +28,7 @@ from forewarn.drivers.hosts.messages import (
 from forewarn.drivers.port import Done, Ok, Unknown
 from forewarn.support import guard, message_stream
 from forewarn.support.message_stream import BrokenConnection, MessageStream, frame
-from helpers.driver_processes import Fleet, machine, play, task
+from helpers.driver_processes import Fleet, machine, play, seen, task
 from helpers.waiting import until_async
 
 WEB_0, DB_0 = task(machine("web_0", "h1")), task(machine("db_0", "h2"), event="E2")
@@ -116,6 +116,8 @@ def test_the_certificates_of_a_host_may_be_refused_later(tmp_path: Path) -> None
         (b"\0\0\0\1\xc1", "cannot be read"),
         (b"\x7f\xff\xff\xff", "are allowed"),
         (Raised(1, "x" * 5_000), "cannot be read"),
+        (seen("db_0", host="h2"), "a report about host 'h2', which is not its own"),
+        (seen("x" * 300), "cannot be read"),
     ],
     ids=repr,
 )
@@ -167,6 +169,7 @@ def test_a_process_that_sends_too_much_is_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(message_stream, "BURST", 0.2)
+    monkeypatch.setattr(module, "SENT_BY_PROCESS", 64 * 1024)
 
     async def body(control: Fleet) -> None:
         stream = await taken_over(control)

@@ -1,13 +1,25 @@
-"""A driver process: one call at a time for an event, and control nodes that take over."""
+"""A driver process: one call at a time for an event, control nodes that take over, and machines."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
 
+import pytest
+from structlog.testing import capture_logs
+
+from forewarn.drivers.hosts import process as module
 from forewarn.drivers.hosts.messages import Verb
-from forewarn.drivers.port import Done, Failed, Happened, Later, Unknown
-from helpers.driver_processes import Fleet, PretendingDriver, machine, play, task
+from forewarn.drivers.port import Done, Failed, Happened, Later, Seen, Unknown
+from helpers.driver_processes import (
+    Fleet,
+    PretendingDriver,
+    WatchingDriver,
+    machine,
+    play,
+    seen,
+    task,
+)
 from helpers.waiting import until_async
 
 WEB_0 = task(machine("web_0", "h1"), fence=7)
@@ -136,3 +148,57 @@ def test_progress_is_reported_while_a_task_is_carried_out(tmp_path: Path) -> Non
             assert Verb.CHECK in [verb for verb, *_ in h1.calls]
 
     play(tmp_path, body)
+
+
+def test_machines_are_reported_to_whoever_decides_and_again_to_the_next(tmp_path: Path) -> None:
+    async def body(control: Fleet) -> None:
+        reported: list[Seen] = []
+        driver = WatchingDriver()
+        async with control.process("h1", driver=driver):
+            driver.reports.put_nowait(seen("web_1", "web_0"))
+            await until_async(lambda: control.driver._seen)
+            watching = control.tasks.start(control.driver.watch(reported.append), "watch")
+            await until_async(lambda: reported == [seen("web_0", "web_1")])
+            driver.reports.put_nowait(seen("web_0", "web_1"))  # nothing new
+            driver.reports.put_nowait(seen("web_2", whole=False, removed=("web_1",)))
+            await until_async(lambda: len(reported) > 1)
+            assert reported[1:] == [seen("web_2", whole=False, removed=("web_1",))]
+            control.cut_off = {"h1"}
+            connection = control.connections.of("h1")
+            assert connection
+            control.connections.cut(connection, "by the test")
+            assert not control.driver._seen
+            driver.reports.put_nowait(seen("web_3", whole=False, removed=("web_0",)))
+            await until_async(lambda: driver.reports.empty())
+            control.cut_off = set()
+            await until_async(lambda: len(reported) > 2)
+            assert reported[2:] == [seen("web_2", "web_3", removed=("web_1", "web_0"))]
+            watching.cancel()
+
+    play(tmp_path, body)
+
+
+def test_a_driver_whose_watch_raises_an_error_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "WATCHED_AGAIN", 0.0)
+
+    async def body(control: Fleet) -> None:
+        driver = WatchingDriver()
+        async with control.process("h1", driver=driver):
+            for given in (OSError("no hypervisor"), seen("web_0", host="h2"), seen("x" * 300)):
+                watches = driver.watches
+                driver.reports.put_nowait(given)
+                await until_async(lambda: driver.watches > watches)  # noqa: B023
+            assert not control.driver._seen
+            driver.reports.put_nowait(seen("web_0"))
+            await until_async(lambda: control.driver._seen == {"h1": seen("web_0")})
+            assert control.connections.of("h1")
+
+    with capture_logs() as logs:
+        play(tmp_path, body)
+    assert [entry["why"].partition(":")[0] for entry in logs if "raised" in entry["event"]] == [
+        "OSError",
+        "ValueError",
+        "ValidationError",
+    ]
