@@ -164,13 +164,13 @@ declare namespace api {
   }
 
   interface DomainCounts {
-    update_domain: number;
     gone: number;
     held: number;
     started: number;
     scheduled: number;
     silent: number;
     quiet: number;
+    update_domain: number;
   }
 
   interface Event {
@@ -616,6 +616,15 @@ declare namespace api {
     events: Array<string>;
   }
 
+  interface MachineCounts {
+    gone: number;
+    held: number;
+    started: number;
+    scheduled: number;
+    silent: number;
+    quiet: number;
+  }
+
   interface MachineOutcome {
     name: string;
     group: string;
@@ -753,11 +762,17 @@ declare namespace api {
 
   interface Overview {
     at: string;
+    counts: RowCounts;
+    machines: MachineCounts;
     rows: Array<OverviewRow>;
+    left_out: number;
+    labels: Array<string>;
   }
 
   interface OverviewRow {
     name: string;
+    state: "unhealthy" | "held" | "started" | "scheduled" | "cordoned" | "silent" | "quiet";
+    counts: RowCounts | null;
     health: "healthy" | "degraded" | "failed" | null;
     cordoned: boolean;
     unreachable: boolean;
@@ -909,6 +924,16 @@ declare namespace api {
     active: Array<string>;
     waits: Array<Wait>;
     expected_end: string | null;
+  }
+
+  interface RowCounts {
+    unhealthy: number;
+    held: number;
+    started: number;
+    scheduled: number;
+    cordoned: number;
+    silent: number;
+    quiet: number;
   }
 
   interface Session {

@@ -101,6 +101,47 @@ def test_rows_are_selected_by_label_and_show_the_state_of_hosts(service: Service
     assert "host, group" in answer.body["detail"]
 
 
+def test_rows_are_summed_by_a_label_and_what_is_not_quiet_comes_first(service: Service) -> None:
+    for machine in MACHINES:
+        service.get(machine)
+    service.schedule("Reboot", "web_10")
+    assert list(rows(service, "sums=rack")) == ["r1", ""]
+    summed = ask(service, "GET", "/v1/overview?sums=rack&order=state").body
+    assert [row["name"] for row in summed["rows"]] == ["r1", ""]
+    assert summed["rows"][0] == {
+        "name": "r1",
+        "state": "scheduled",
+        "counts": {"scheduled": 1, "quiet": 1},
+        "domains": [
+            {"update_domain": 0, "scheduled": 1, "quiet": 1},
+            {"update_domain": 2, "quiet": 1},
+        ],
+    }
+    assert summed["counts"] == {"scheduled": 1, "quiet": 2}
+    assert summed["machines"] == {"scheduled": 1, "quiet": 4}
+    assert summed["labels"] == ["rack"]
+    assert list(rows(service, "by=group&sums=tier&order=state")) == ["web", "db", ""]
+    assert list(rows(service, "order=state")) == ["h10", "h1", "h2"]
+    assert list(rows(service, "state=scheduled")) == ["h10"]
+    assert list(rows(service, "state=quiet")) == ["h1", "h2"]
+    for verb in ("cordon", "degrade"):
+        assert ask(service, "POST", f"/v1/hosts/h2/{verb}", {}).status == 200
+    assert list(rows(service, "state=cordoned")) == ["h2"]
+    first = ask(service, "GET", "/v1/overview?order=state&limit=1").body
+    assert [row["name"] for row in first["rows"]] == ["h2"]
+    assert first["rows"][0]["state"] == "unhealthy"
+    assert first["left_out"] == 2
+
+
+def test_one_host_or_group_can_be_asked_for(service: Service) -> None:
+    assert list(rows(service, "name=h10")) == ["h10"]
+    assert list(rows(service, "by=group&name=web")) == ["web"]
+    answer = ask(service, "GET", "/v1/overview?name=h11")
+    assert answer.status == 404
+    assert "h11" in answer.body["detail"]
+    assert ask(service, "GET", "/v1/overview?sums=pool").status == 404
+
+
 def test_a_limited_token_sees_the_numbers_of_its_own_machines() -> None:
     with Service(FLEET, sockets=True) as service:
         token(service, "admin", Role.ADMIN)

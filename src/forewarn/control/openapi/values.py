@@ -29,7 +29,7 @@ from forewarn.core.rollouts.progress import StepState, WaitKind
 from forewarn.service.faults import kinds, model, validate
 from forewarn.service.indexes.coverage import COVERAGES, Coverage
 from forewarn.service.indexes.events import EventOrder
-from forewarn.service.indexes.overview import OverviewBy
+from forewarn.service.indexes.overview import OverviewBy, RowOrder, RowState
 from forewarn.service.platform.explain import AdviceKind
 from forewarn.service.platform.hosts import MAINTENANCE_MODES, NodeState
 from forewarn.service.rollouts import rollouts
@@ -53,6 +53,8 @@ VALUES: Mapping[str, Any] = {
     "OverWhen": values(OverWhen),
     "Health": values(Health),
     "OverviewBy": values(OverviewBy),
+    "RowOrder": values(RowOrder),
+    "RowState": values(RowState),
     "NodeState": values(NodeState),
     "Coverage": values(Coverage),
     "CoverageFilter": list(COVERAGES),

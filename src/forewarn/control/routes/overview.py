@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, TypeAlias
 
 from litestar import Response
+from litestar.params import QueryParameter
 
 from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, CallContext, context
@@ -16,16 +17,17 @@ from forewarn.control.http.errors import (
     parse_selector,
 )
 from forewarn.control.http.operation import route
+from forewarn.control.http.paging import MAX_PAGE
 from forewarn.control.http.parameters import ByLabel, query
 from forewarn.control.operations import fleet as operations
 from forewarn.control.schema import overview as s
+from forewarn.control.views.overview import Member
+from forewarn.control.views.overview import overview as view
 from forewarn.core.fleet import Host
 from forewarn.core.labels import matches
 from forewarn.core.refusal import unknown_name
-from forewarn.service.indexes.overview import OverviewBy, Table, count
+from forewarn.service.indexes.overview import OverviewBy, RowOrder, RowState, count
 from forewarn.service.platform.hosts import NodeState
-from forewarn.support.instants import to_datetime
-from forewarn.support.text import natural_key
 
 By: TypeAlias = Annotated[str, query("What the rows are.", enum="OverviewBy")]
 Sums: TypeAlias = Annotated[
@@ -37,11 +39,31 @@ Sums: TypeAlias = Annotated[
 async def get_overview(
     call: Call,
     by: By = "host",
+    sums: Sums = None,
     label: ByLabel = None,
+    name: Annotated[str | None, query("Name of a host or group; only this one.")] = None,
+    state_: Annotated[
+        str | None,
+        query(
+            "Only hosts or groups to which this applies, also if something else is more notable.",
+            name="state",
+            enum="RowState",
+        ),
+    ] = None,
+    order: Annotated[
+        str, query("By name, or what is most notable first.", enum="RowOrder")
+    ] = "name",
+    limit: Annotated[
+        int | None, QueryParameter(ge=1, le=MAX_PAGE, description="Maximum number of rows.")
+    ] = None,
 ) -> Response[bytes]:
-    """Counts the machines of each host, or of each group, by update domain. A token that is limited
-    to groups gets only the numbers of its own machines. The label selects hosts or groups."""
+    """Counts the machines of each host, or of each group, by update domain, or of all of them that
+    have the same value of a label. A token that is limited to groups gets only the numbers of its
+    own machines. The label selects hosts or groups."""
     rows_are, labels = parse_enum(OverviewBy, "by", by), parse_selector(label) or ()
+    row_name, names = row_names(call, rows_are, sums)
+    wanted = None if state_ is None else parse_enum(RowState, "state", state_)
+    ordered = parse_enum(RowOrder, "order", order)
     platform, at = context().platform, context().platform.writer.now().at
     groups = [group for group in platform.machine_index.groups() if call.sees(group.name)]
     if call.limited:
@@ -52,25 +74,38 @@ async def get_overview(
         by_host, by_group = overview.hosts.copy(), overview.groups.copy()
     hosts = [h for h in context().hosts.hosts() if authorization.host_visible(call, h.name)]
     unreachable = {host.name for host in hosts if _is_unreachable(host)}
+    known = {each.name for each in (hosts if rows_are is OverviewBy.HOST else groups)}
+    if name is not None and name not in known:
+        raise RefusedError(unknown_name(rows_are.value, name, known))
+
+    def members() -> Iterator[Member]:
+        if rows_are is OverviewBy.GROUP:
+            for group in groups:
+                if name in (None, group.name) and matches(labels, group.labels):
+                    domains = by_group.get(group.name, {})
+                    yield Member(group.name, row_name(group.name), domains)
+            return
+        for host in hosts:
+            if name in (None, host.name) and matches(labels, host.labels):
+                yield Member(
+                    host.name,
+                    row_name(host.name),
+                    by_host.get(host.name, {}),
+                    host.health,
+                    bool(host.cordoned),
+                    host.name in unreachable,
+                )
 
     def build() -> s.Overview:
-        if rows_are is OverviewBy.HOST:
-            chosen = [host for host in hosts if matches(labels, host.labels)]
-            rows = [
-                s.OverviewRow(
-                    name=host.name,
-                    health=host.health.value,
-                    cordoned=bool(host.cordoned),
-                    unreachable=host.name in unreachable,
-                    domains=_domains(by_host, host.name),
-                )
-                for host in chosen
-            ]
-        else:
-            names = [group.name for group in groups if matches(labels, group.labels)]
-            rows = [s.OverviewRow(name=name, domains=_domains(by_group, name)) for name in names]
-        rows.sort(key=lambda row: natural_key(row.name))
-        return s.Overview(at=to_datetime(at), rows=rows)
+        return view(
+            members(),
+            names,
+            summed=sums is not None,
+            state=wanted,
+            order=ordered,
+            limit=limit,
+            at=at,
+        )
 
     return await encode_in_thread(build)
 
@@ -99,18 +134,3 @@ def row_names(
 def _is_unreachable(host: Host) -> bool:
     node = context().hosts.node_of(host)
     return node is not None and node.state is NodeState.DISCONNECTED
-
-
-def _domains(table: Table, name: str) -> list[s.DomainCounts]:
-    return [
-        s.DomainCounts(
-            update_domain=domain,
-            gone=counts.gone,
-            held=counts.held,
-            started=counts.started,
-            scheduled=counts.scheduled,
-            silent=counts.silent,
-            quiet=counts.quiet,
-        )
-        for domain, counts in sorted(table.get(name, {}).items())
-    ]

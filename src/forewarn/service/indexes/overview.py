@@ -45,6 +45,23 @@ class OverviewBy(enum.Enum):
     GROUP = "group"
 
 
+class RowState(enum.Enum):
+    """What is most notable about a host or group. If several apply, the first one counts."""
+
+    UNHEALTHY = "unhealthy"  # a host that is degraded, failed or unreachable
+    HELD = "held"  # and others: it has a machine in this state
+    STARTED = "started"
+    SCHEDULED = "scheduled"
+    CORDONED = "cordoned"  # a host
+    SILENT = "silent"
+    QUIET = "quiet"
+
+
+class RowOrder(enum.Enum):
+    NAME = "name"
+    STATE = "state"  # what is most notable first
+
+
 class StateCounts(msgspec.Struct, frozen=True):
     """How many machines have each state."""
 
