@@ -121,7 +121,11 @@ def test_the_program_in_javascript_is_one(programs: list[Block], tmp_path: Path)
 
 @pytest.mark.parametrize(
     "name",
-    ["test_a_restart_is_announced_before_it_happens", "test_machines_are_counted_by_location"],
+    [
+        "test_a_restart_is_announced_before_it_happens",
+        "test_machines_are_counted_by_location",
+        "test_every_status_is_received",
+    ],
 )
 def test_the_tests_of_the_page_pass(programs: list[Block], name: str) -> None:
     require((AZURE / ".ready").exists(), "Azure's programs: make .venv-azure/.ready")

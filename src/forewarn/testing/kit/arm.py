@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from forewarn.node.config import ArmListener
+from forewarn.service.engine.catch_up import POLL_PATIENCE
 from forewarn.support import extras, guard
 from forewarn.support.azure_names import AZURE_NAMES
-from forewarn.testing.session import LOOPBACK, Session
+from forewarn.testing.durations import Duration, in_seconds
+from forewarn.testing.errors import RefusedError
+from forewarn.testing.session import LOOPBACK, Session, refuse_in_a_loop
+
+if TYPE_CHECKING:
+    from forewarn.control.schema.notify import NotifyState
+    from forewarn.notify.config import Notify
 
 TOKEN_LASTS = 3_600  # seconds
+RETRY_AFTER = 0.05  # seconds until a webhook is looked at again
 LOCAL_TOKEN = "local"  # while the service has no tokens, it takes any from this computer
 NOT_ASKED_FOR = "this service has no API for Azure's SDKs; use Service(arm=True)"
 
@@ -123,12 +132,91 @@ class Arm:
     resource_group: str
     """The resource group of machines whose group names none."""
 
-    def __init__(self, url: str, ca: Path) -> None:
+    def __init__(self, url: str, ca: Path, session: Session) -> None:
         from forewarn.arm.inventory import DEFAULT_RESOURCE_GROUP, DEFAULT_SUBSCRIPTION
 
         self.url, self.ca = url, ca
+        self._session = session
+        self._tables: list[Notify] = []  # of the webhooks
         self.subscription, self.resource_group = DEFAULT_SUBSCRIPTION, DEFAULT_RESOURCE_GROUP
         self.credential, self.async_credential = Credential(), AsyncCredential()
+
+    def send_events(
+        self,
+        url: str,
+        *,
+        schema: Literal["EventGridSchema", "CloudEventSchemaV1_0"] = "EventGridSchema",
+        subject_begins_with: str = "",
+    ) -> None:
+        """Send the events of groups that publish theirs to a webhook, as Azure's Event Grid does.
+
+        What happens from now on is sent, once the webhook has validated the subscription.
+
+        Args:
+            url: The URL of the webhook.
+            schema: The schema of the events.
+            subject_begins_with: The beginning of the ids of events that are sent, such as that of a
+                resource group or a scale set; by default all are.
+
+        Raises:
+            RefusedError: The webhook cannot be reached, or does not validate the subscription.
+        """
+        from forewarn.notify.config import EventGrid, Notify
+
+        refuse_in_a_loop("send_events()")
+        target = EventGrid(url=url, schema=schema, subject_begins_with=subject_begins_with)
+        table = Notify(name=f"event-grid-{len(self._tables) + 1}", event_grid=target)
+        if problems := [problem for _, problem in table.problems()]:
+            raise RefusedError(f"url {problems[0]}")
+        if problem := self._session.run(self._subscribe(table)):
+            raise RefusedError(problem)
+
+    async def _subscribe(self, table: Notify) -> str:
+        """Return why events cannot be sent; empty if they are."""
+        node = self._session.node
+        await node.configure_notifications([*self._tables, table])
+        assert node.notifications is not None
+        test: Any = await node.notifications.test(table.name)
+        if test.error:
+            await node.configure_notifications(self._tables)
+        else:
+            self._tables.append(table)
+        return str(test.error)
+
+    def wait_for_events(self, *, timeout: Duration = POLL_PATIENCE) -> None:
+        """Wait until webhooks have received all that has happened so far.
+
+        A webhook that has failed is tried again at once.
+
+        Args:
+            timeout: The real time to wait, by default 5 seconds.
+
+        Raises:
+            RefusedError: A webhook has not received everything; the message says why.
+        """
+        refuse_in_a_loop("wait_for_events()")
+        if problem := self._session.run(self._wait(in_seconds(timeout))):
+            raise RefusedError(problem)
+
+    async def _wait(self, seconds: float) -> str:
+        """Return why something has not been received; empty if everything has."""
+        node = self._session.node
+        seq = node.feed.seq
+
+        def pending() -> list[NotifyState]:
+            states = node.notifications.states() if node.notifications else []
+            return [state for state in states if state.position < seq]
+
+        try:
+            async with asyncio.timeout(seconds):
+                while states := pending():
+                    if any(state.last_error for state in states):
+                        await node.configure_notifications(self._tables)  # tries again
+                    await guard.pause(RETRY_AFTER)
+        except TimeoutError:
+            for state in pending():
+                return state.last_error or f"{state.where} has not received everything"
+        return ""
 
 
 class ArmSocket:
@@ -145,7 +233,7 @@ class ArmSocket:
         names = [LOOPBACK.host, "localhost", *AZURE_NAMES]
         tls = make_certificate(Path(self._directory.name), names)
         session.run(session.node.open_arm(ArmListener(LOOPBACK, tls)))
-        return Arm(session.node.arm_url, tls.certificate)
+        return Arm(session.node.arm_url, tls.certificate, session)
 
     def close(self) -> None:
         if self._directory is not None:

@@ -50,6 +50,8 @@ class GroupDetails(TypedDict, total=False):
     """Tags of each machine, which the instance metadata shows."""
     auto_approve: EventType | Iterable[EventType]
     """The types of users' events that are approved automatically."""
+    event_grid: bool
+    """Whether its events are published to Event Grid and Azure Resource Graph."""
     zone: str
     """The availability zone, which the instance metadata shows."""
     location: str
@@ -69,6 +71,7 @@ class GroupSpec(msgspec.Struct, frozen=True, kw_only=True):
     tags: Mapping[str, str] = {}
     terminate_notice: str | None = None
     auto_approve: tuple[str, ...] = ()
+    event_grid: bool = False
     zone: str = ""
     location: str | None = None
 
@@ -209,6 +212,7 @@ def _define(
             "policy": {
                 "terminate_notice": spec.terminate_notice,
                 "auto_approve": list(spec.auto_approve),
+                "event_grid": spec.event_grid,
             },
         },
         e.GroupEntry,
@@ -221,7 +225,7 @@ def _define(
         raise problems.errors[0]
     if before is None:
         return new
-    has_policy = spec.terminate_notice is not None or spec.auto_approve
+    has_policy = spec.terminate_notice is not None or spec.auto_approve or spec.event_grid
     return msgspec.structs.replace(
         before,
         machines=tuple(existing.get(machine.name, machine) for machine in new.machines),
