@@ -1,0 +1,510 @@
+"""Two hosts with libvirt and QEMU, `h1` and `h2`, and control: three network namespaces. Each host
+has a libvirtd, `forewarn node` at 169.254.169.254 and `forewarn driver`, all of them processes that
+can be killed. Their guests are emulated: they run a kernel from Debian, and poll.
+
+Only within `make test-hosts`: it shows them libvirt and QEMU, and ends whatever is still running.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import libvirt
+
+from forewarn_libvirt import events
+from helpers.certificates import Authority
+from helpers.control_nodes import Response, ask
+from helpers.guest_firewall import give, within
+from helpers.netns import METADATA_ADDRESS, Namespace
+from helpers.process import Running
+from helpers.serve_process import FOREWARN
+from helpers.waiting import until
+
+CONTROL = "10.88.0.1"
+HOSTS = {"h1": "10.88.0.11", "h2": "10.88.0.12"}
+GATEWAY = "10.77.0.1"  # of guests, on both hosts: a guest that moves does not notice
+BRIDGE_MAC = "02:77:00:00:00:01"
+API = "http://127.0.0.1:8170"
+MEMORY = 96  # MiB of a guest
+
+
+class Machine(NamedTuple):
+    """What an emulated computer is like."""
+
+    emulator: str
+    machine: str
+    cpu: str
+    features: str
+    console: str
+
+
+_MACHINES = {
+    "x86_64": Machine("qemu-system-x86_64", "pc", "qemu64", "<acpi/>", "ttyS0"),
+    "aarch64": Machine(
+        "qemu-system-aarch64", "virt", "cortex-a57", "<gic version='2'/>", "ttyAMA0"
+    ),
+}
+# Those that a network card needs, in an order in which they can be loaded.
+_MODULES = (
+    *("virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_pci"),
+    *("failover", "net_failover", "virtio_net"),
+)
+
+# Polls for ever, and approves what is Scheduled. Each poll is a line on the console: the boot id,
+# the seconds that the guest has been up, the date of the answer, and the document, or `-`.
+_INIT = r"""#!/bin/busybox sh
+/bin/busybox mkdir -p /proc /sys /tmp
+/bin/busybox --install -s /bin
+export PATH=/bin
+mount -t proc proc /proc
+for module in MODULES; do [ ! -e /$module.ko ] || insmod /$module.ko; done
+for word in $(cat /proc/cmdline); do
+    case $word in address=*) address=${word#address=} ;; esac
+done
+ip link set eth0 up
+ip address add "$address/24" dev eth0
+ip route add METADATA via GATEWAY
+boot=$(cat /proc/sys/kernel/random/boot_id)
+target='/metadata/scheduledevents?api-version=2020-07-01 HTTP/1.1'
+headers='Host: METADATA\r\nMetadata: true\r\nConnection: close\r\n'
+ask() { timeout 20 nc METADATA 80 | tr -d '\r'; }
+while :; do
+    printf "GET $target\r\n$headers\r\n" | ask > /tmp/answer
+    read -r up _ < /proc/uptime
+    date=$(sed -n 's/^[Dd]ate: //p' /tmp/answer)
+    document=$(sed -n '/^{/p' /tmp/answer)
+    echo "poll $boot $up ${date:--} | ${document:--}" > /dev/console
+    for id in $(sed 's/},{/\n/g' /tmp/answer |
+        sed -n 's/.*"EventId":"\([^"]*\)","EventStatus":"Scheduled".*/\1/p'); do
+        body="{\"StartRequests\":[{\"EventId\":\"$id\"}]}"
+        printf "POST $target\r\n${headers}Content-Length: ${#body}\r\n\r\n$body" | ask > /dev/null
+    done
+    sleep 0.5
+done
+"""
+
+_DOMAIN = """
+<domain type='qemu'><name>{name}</name><uuid>{uuid}</uuid>
+<memory unit='MiB'>{memory}</memory><vcpu>1</vcpu>
+<os><type machine='{machine.machine}'>hvm</type>
+<kernel>{shared}/vmlinuz</kernel><initrd>{shared}/initrd</initrd>
+<cmdline>console={machine.console} quiet panic=-1 address={address}</cmdline></os>
+<features>{machine.features}</features><cpu mode='custom'><model>{machine.cpu}</model></cpu>
+<devices><emulator>/usr/bin/{machine.emulator}</emulator><controller type='usb' model='none'/>
+<interface type='bridge'><mac address='{mac}'/><source bridge='br0'/><model type='virtio'/>
+<rom enabled='no'/></interface>
+<serial type='file'><source path='{console}' append='on'/></serial>
+<memballoon model='none'/></devices></domain>
+"""
+
+# What a host has for itself: the directories of its libvirt.
+_LIBVIRTD = """
+for directory in run lib cache log; do
+    path=/var/$directory/libvirt
+    [ $directory != run ] || path=/run/libvirt
+    mkdir -p "$path"
+    mount --bind "$1/$directory" "$path"
+done
+mkdir -p /etc/libvirt
+mount --bind "$1/etc" /etc/libvirt
+exec libvirtd --listen --config "$1/etc/libvirtd.conf" --pid-file "$1/run/libvirtd.pid"
+"""
+_LIBVIRTD_SETTINGS = """
+listen_tls = 1
+listen_tcp = 0
+listen_addr = "{address}"
+key_file = "{pair.key}"
+cert_file = "{pair.certificate}"
+ca_file = "{authority}"
+auth_unix_rw = "none"
+auth_unix_ro = "none"
+host_uuid = "{uuid}"
+log_outputs = "1:file:{directory}/log/libvirtd.log"
+log_filters = "1:qemu.qemu_monitor_json"
+"""
+_QEMU_SETTINGS = """
+user = "root"
+group = "root"
+dynamic_ownership = 0
+security_driver = "none"
+cgroup_controllers = []
+namespaces = []
+stdio_handler = "file"
+"""
+
+_CONTROL_SETTINGS = """
+state = "state.db"
+fleet = "fleet.json"
+record = "control.jsonl"
+nodes = "{address}:8171"
+nodes_certificate = "{pair.certificate}"
+nodes_key = "{pair.key}"
+nodes_authority = "{authority}"
+driver = "hosts"
+log = "json"
+"""
+_NODE_SETTINGS = """
+host = "{host}"
+control = "{address}:8171"
+certificate = "{pair.certificate}"
+key = "{pair.key}"
+authority = "{authority}"
+journal = "{directory}/journal"
+record = "{directory}/node.jsonl"
+log = "json"
+"""
+_DRIVER_SETTINGS = """
+host = "{host}"
+control = "{address}:8171"
+certificate = "{pair.certificate}"
+key = "{pair.key}"
+authority = "{authority}"
+directory = "{directory}/driver"
+driver = "libvirt"
+log = "json"
+[libvirt]
+uri = "qemu+tls://{{host}}/system"
+shared = ["{shared}"]
+definitions = "{shared}/definitions"
+shutdown = "0s"
+"""
+
+
+class Poll(NamedTuple):
+    """What a guest has written about a poll."""
+
+    boot: str
+    uptime: float
+    date: str  # of the answer; `-`: there was none
+    document: dict[str, Any] | None
+
+    def status(self, event: str) -> str:
+        """Return the status of an event, or "" where the guest does not see it."""
+        events = (self.document or {}).get("Events", [])
+        return next((e["EventStatus"] for e in events if e["EventId"] == event), "")
+
+
+_POLL = re.compile(r"poll (\S+) ([\d.]+) (.+?) \| (-|\{.*\})")
+
+
+class Guest:
+    """A domain whose kernel polls, and what it has written on its console."""
+
+    def __init__(self, name: str, number: int, console: Path) -> None:
+        self.name = name
+        self.address = f"10.77.0.{number}"
+        self.mac = f"52:54:00:77:00:{number:02x}"
+        self.uuid = str(uuid.UUID(int=number))
+        self._console = console
+
+    def polls(self) -> list[Poll]:
+        if not self._console.exists():
+            return []
+        lines = self._console.read_text(errors="replace").splitlines()
+        found = [match for line in lines if (match := _POLL.search(line))]
+        return [
+            Poll(boot, float(up), date, None if text == "-" else json.loads(text))
+            for boot, up, date, text in (match.groups() for match in found)
+        ]
+
+    def boots(self) -> list[str]:
+        return list(dict.fromkeys(poll.boot for poll in self.polls()))
+
+    def last(self) -> Poll:
+        return self.polls()[-1]
+
+    def until_seen(self, event: str, status: str) -> Poll:
+        """Wait until the guest has seen an event in a status."""
+
+        def seen() -> Poll | None:
+            return next((poll for poll in self.polls() if poll.status(event) == status), None)
+
+        poll = until(seen, f"{event} as {status} in {self.name}")
+        assert poll is not None
+        return poll
+
+    def until_polled(self, more: int = 2, limit: Callable[[], bool] | None = None) -> bool:
+        """Wait until it has polled again; false if it has not before `limit`."""
+        before = len(self.polls())
+
+        def polled() -> str:
+            if len(self.polls()) >= before + more:
+                return "yes"
+            return "no" if limit is not None and limit() else ""
+
+        return until(polled, f"polls of {self.name}") == "yes"
+
+
+class Host:
+    """A network namespace with a bridge for guests, and the processes in it."""
+
+    def __init__(self, name: str, hosts: Hosts) -> None:
+        self.name = name
+        self.namespace = Namespace(name)
+        self.directory = hosts.directory / name
+        self._hosts = hosts
+        self.libvirtd: Running
+        self.node: Running
+        self.driver: Running
+        self.connection: Any = None
+        for part in ("run", "lib/qemu", "cache", "log", "etc/qemu", "journal", "driver"):
+            (self.directory / part).mkdir(parents=True)
+        (self.directory / "lib").chmod(0o755)
+        self._write_settings()
+
+    def _write_settings(self) -> None:
+        directory, authority = self.directory, self._hosts.authority
+        values = {
+            "host": self.name,
+            "address": CONTROL,
+            "authority": authority.path,
+            "directory": directory,
+            "shared": self._hosts.shared,
+        }
+        identity = uuid.uuid5(uuid.NAMESPACE_DNS, self.name)
+        (directory / "etc/libvirtd.conf").write_text(
+            _LIBVIRTD_SETTINGS.format(
+                address=HOSTS[self.name],
+                pair=authority.issue(self.name),
+                authority=authority.path,
+                uuid=identity,
+                directory=directory,
+            )
+        )
+        (directory / "etc/qemu.conf").write_text(_QEMU_SETTINGS)
+        for name, text in (("node", _NODE_SETTINGS), ("driver", _DRIVER_SETTINGS)):
+            pair = authority.issue(f"forewarn:{name}:{self.name}")
+            (directory / f"{name}.toml").write_text(text.format(pair=pair, **values))
+
+    def build_bridge(self, ip: Any) -> None:
+        ip.link("add", ifname="br0", kind="bridge", address=BRIDGE_MAC, br_forward_delay=0)
+        [bridge] = ip.link_lookup(ifname="br0")
+        ip.link("set", index=bridge, state="up")
+        [loopback] = ip.link_lookup(ifname="lo")
+        ip.addr("add", index=loopback, address=METADATA_ADDRESS, prefixlen=32)
+
+    def start_libvirtd(self) -> None:
+        enter = ["unshare", "--mount", "--propagation", "private", "sh", "-euc", _LIBVIRTD, "sh"]
+        self.libvirtd = self.namespace.popen([*enter, self.directory])
+        until(self._opened, f"the libvirt of {self.name}")
+
+    def _opened(self) -> bool:
+        if self.libvirtd.process.poll() is not None:
+            raise self.libvirtd.failure("libvirtd has ended")
+        socket = self.directory / "run/libvirt-sock"
+        try:
+            self.connection = libvirt.open(f"qemu+unix:///system?socket={socket}")
+        except libvirt.libvirtError:
+            return False
+        return True
+
+    def start_node(self) -> None:
+        self.node = self._started("node")
+
+    def start_driver(self) -> None:
+        self.driver = self._started("driver")
+
+    def _started(self, command: str) -> Running:
+        return self._hosts.started(self.namespace, command, self.directory / f"{command}.toml")
+
+    def domain(self, name: str) -> Any:
+        """Return a domain of this host, or None."""
+        try:
+            return self.connection.lookupByName(name)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+                raise
+            return None
+
+    def names(self) -> list[str]:
+        return sorted(domain.name() for domain in self.connection.listAllDomains())
+
+
+class Hosts:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.shared = directory / "shared"
+        self.shared.mkdir()
+        self.authority = Authority(directory)
+        self.hosts: dict[str, Host] = {}
+        self.control: Running
+        self.guests: dict[str, Guest] = {}
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Hosts:
+        events.run()
+        with contextlib.ExitStack() as undo:
+            _write_guest(self.shared)
+            self._write_etc()
+            self.outside = Namespace("control")
+            undo.callback(self.outside.close)
+            for name in HOSTS:
+                self.hosts[name] = Host(name, self)
+                undo.callback(self.hosts[name].namespace.close)
+            self._connect()
+            for host in self.hosts.values():
+                host.start_libvirtd()
+            pair = self.authority.issue(CONTROL)
+            values = {"address": CONTROL, "pair": pair, "authority": self.authority.path}
+            (directory := self.directory / "control").mkdir()
+            (directory / "serve.toml").write_text(_CONTROL_SETTINGS.format(**values))
+            (directory / "fleet.json").write_text(json.dumps({"hosts": [*HOSTS], "groups": []}))
+            self.start_control()
+            for host in self.hosts.values():
+                host.start_node()
+                host.start_driver()
+            until(self.connected, "the nodes and driver processes of both hosts")
+            self._stack = undo.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _write_etc(self) -> None:
+        """Write what libvirt expects: names of hosts, its user, and the certificate with which it
+        connects to another host."""
+        lines = {
+            "hosts": "".join(f"{address} {name}\n" for name, address in HOSTS.items()),
+            "passwd": "libvirt-qemu:x:64055:64055::/nonexistent:/usr/sbin/nologin\n",
+            "group": "libvirt-qemu:x:64055:\n",
+        }
+        for name, text in lines.items():
+            with (Path("/etc") / name).open("a") as file:
+                file.write(text)
+        pair = self.authority.issue("libvirt-client")
+        for path, source in (
+            ("CA/cacert.pem", self.authority.path),
+            ("libvirt/clientcert.pem", pair.certificate),
+            ("libvirt/private/clientkey.pem", pair.key),
+        ):
+            target = Path("/etc/pki") / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target)
+
+    def _connect(self) -> None:
+        def build(ip: Any) -> None:
+            ip.link("add", ifname="br0", kind="bridge", br_forward_delay=0)
+            [bridge] = ip.link_lookup(ifname="br0")
+            ip.link("set", index=bridge, state="up")
+            for name, host in self.hosts.items():
+                inside = {"ifname": "up0", "net_ns_fd": host.namespace.fd}
+                ip.link("add", ifname=name, kind="veth", peer=inside, master=bridge, state="up")
+
+        def up(ip: Any) -> None:
+            ip.link("set", index=ip.link_lookup(ifname="up0")[0], state="up")
+
+        within(self.outside, build)
+        give(self.outside, "br0", CONTROL, 24)
+        for name, host in self.hosts.items():
+            give(host.namespace, "up0", HOSTS[name], 24)
+            within(host.namespace, up)
+            within(host.namespace, host.build_bridge)
+            give(host.namespace, "br0", GATEWAY, 24)
+
+    # Processes.
+
+    def start_control(self) -> None:
+        self.control = self.started(self.outside, "serve", self.directory / "control/serve.toml")
+
+    def started(self, place: Namespace, command: str, settings: Path) -> Running:
+        environment = {"XDG_RUNTIME_DIR": str(self.directory)}
+        words = [*FOREWARN, command, "--config", str(settings)]
+        running = place.popen(words, env=environment, cwd=settings.parent)
+        assert running.line().startswith("ready ")
+        return running
+
+    def kill(self, running: Running) -> None:
+        running.process.kill()
+        running.wait()
+
+    # What operators do and see.
+
+    def api(self, method: str, path: str, body: object = None) -> Response:
+        return self.outside.call(ask, API, method, path, body)
+
+    def connected(self) -> bool:
+        listed = self.api("GET", "/v1/hosts").json()
+        states = [(host["node"] or {}).get("state") for host in listed]
+        states += [(host["driver"] or {}).get("state") for host in listed]
+        return states == ["joined"] * 4
+
+    def schedule(self, type: str, machine: str, **more: object) -> str:
+        answer = self.api("POST", "/v1/events", {"type": type, "machines": [machine], **more})
+        assert answer.status == 201, answer.body
+        return str(answer.json()["id"])
+
+    def event(self, id: str) -> Any:
+        return self.api("GET", f"/v1/events/{id}").json()
+
+    def until_over(self, id: str) -> Any:
+        """Wait until an event is over, and return it."""
+
+        def over() -> Any:
+            event = self.event(id)
+            return event if event["status"] in ("Finished", "Withdrawn") else None
+
+        return until(over, f"the end of {id}")
+
+    def machine(self, name: str) -> Any:
+        return self.api("GET", f"/v1/machines/{name}").json()
+
+    # Guests.
+
+    def guest(self, name: str, number: int, host: str) -> Guest:
+        """Define and start a machine in a group of its own, and wait until it polls."""
+        guest = self.guests[name] = Guest(name, number, self.directory / f"{name}.console")
+        machine = {"name": name, "address": guest.address, "host": host}
+        group = {"kind": "standalone", "machines": [machine]}
+        answer = self.api("PUT", f"/v1/groups/{name}", group)
+        assert answer.status in (200, 201), answer.body
+        domain = _DOMAIN.format(
+            name=name,
+            uuid=guest.uuid,
+            memory=MEMORY,
+            machine=_MACHINES[platform.machine()],
+            shared=self.shared,
+            address=guest.address,
+            mac=guest.mac,
+            console=guest._console,
+        )
+        self.hosts[host].connection.defineXML(domain).create()
+        until(lambda: any(poll.document for poll in guest.polls()), f"a poll of {name}")
+        return guest
+
+    def where(self, name: str) -> list[str]:
+        """Return the hosts on which a domain is running."""
+        found = {host.name: host.domain(name) for host in self.hosts.values()}
+        return [host for host, domain in found.items() if domain is not None and domain.isActive()]
+
+
+def _write_guest(directory: Path) -> None:
+    """Write the kernel and the initramfs of guests."""
+    root = Path(os.environ["HOSTS_ROOT"])
+    [kernel] = (root / "boot").glob("vmlinuz-*")
+    shutil.copy(kernel, directory / "vmlinuz")
+    tree = directory / "initramfs"
+    (tree / "bin").mkdir(parents=True)
+    (tree / "dev").mkdir()
+    shutil.copy(root / "bin/busybox", tree / "bin")
+    for name in _MODULES:
+        for module in (root / "usr/lib/modules").rglob(f"{name}.ko"):
+            shutil.copy(module, tree)
+    init = _INIT.replace("MODULES", " ".join(_MODULES)).replace("METADATA", METADATA_ADDRESS)
+    (tree / "init").write_text(init.replace("GATEWAY", GATEWAY))
+    (tree / "init").chmod(0o755)
+    names = "\n".join(sorted(str(path.relative_to(tree)) for path in tree.rglob("*")))
+    pack = ["cpio", "--create", "--format=newc", "--quiet"]
+    packed = subprocess.run(pack, input=names.encode(), capture_output=True, cwd=tree, check=True)
+    (directory / "initrd").write_bytes(gzip.compress(packed.stdout, 1))
+    shutil.rmtree(tree)
