@@ -132,11 +132,13 @@ class Arm:
     resource_group: str
     """The resource group of machines whose group names none."""
 
-    def __init__(self, url: str, ca: Path, session: Session) -> None:
+    def __init__(
+        self, url: str, ca: Path, session: Any
+    ) -> None:  # Any: what it is, is not for users
         from forewarn.arm.inventory import DEFAULT_RESOURCE_GROUP, DEFAULT_SUBSCRIPTION
 
         self.url, self.ca = url, ca
-        self._session = session
+        self._session: Session = session
         self._tables: list[Notify] = []  # of the webhooks
         self.subscription, self.resource_group = DEFAULT_SUBSCRIPTION, DEFAULT_RESOURCE_GROUP
         self.credential, self.async_credential = Credential(), AsyncCredential()
