@@ -57,8 +57,8 @@ class Hook:
     ) -> tuple[int, str]:
         """Status and output of the program, started as an agent does."""
         process = self.begun(stage, left, prefix, env, **more)
-        said, _ = process.communicate(timeout=LIMIT)
-        return process.returncode, said.decode()
+        output, _ = process.communicate(timeout=LIMIT)
+        return process.returncode, output.decode()
 
     def begun(
         self,
@@ -93,6 +93,6 @@ class Hook:
         return KINDS[self.kind].check(msgspec.convert(self.options, KINDS[self.kind].options))
 
     def _body(self, stage: str, left: float, more: Mapping[str, Any]) -> bytes:
-        said = {"hook": "mine", "stage": stage, "attempt": 1, "rule": "reboots"}
-        said |= {"machine": "web_0", "mine": True, "seconds_left": left, "event": self.event}
-        return json.dumps(said | dict(more)).encode()
+        call = {"hook": "mine", "stage": stage, "attempt": 1, "rule": "reboots"}
+        call |= {"machine": "web_0", "mine": True, "seconds_left": left, "event": self.event}
+        return json.dumps(call | dict(more)).encode()

@@ -35,7 +35,7 @@ MERGE = "application/merge-patch+json"
 class Cluster:
     def __init__(self, url: str, ca: Path, admin: str, directory: Path) -> None:
         self.url, self.ca, self.token_file = url, ca, directory / "token"
-        self._admin, self._server = admin, urlsplit(url)
+        self.admin, self._server = admin, urlsplit(url)
         self.context = ssl.create_default_context(cafile=str(ca))
         self._idle: list[http.client.HTTPSConnection] = []
         for part in yaml.safe_load_all((DEPLOY / "rbac.yaml").read_text()):
@@ -58,7 +58,7 @@ class Cluster:
             host, port = self._server.hostname or "", self._server.port
             connection = http.client.HTTPSConnection(host, port, context=self.context)
         kind = kind or (MERGE if method == "PATCH" else "application/json")
-        headers = {"Authorization": f"Bearer {token or self._admin}", "Content-Type": kind}
+        headers = {"Authorization": f"Bearer {token or self.admin}", "Content-Type": kind}
         connection.request(method, path, None if body is None else json.dumps(body), headers)
         answer = connection.getresponse()
         content = json.loads(answer.read())

@@ -39,18 +39,30 @@ class Proxy(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, tls: Tls, cluster: Cluster, fake: fake_kubernetes.Server | None) -> None:
+    def __init__(
+        self, tls: Tls, url: str, cluster: Cluster, fake: fake_kubernetes.Server | None
+    ) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(tls.certificate, tls.key)
         self.socket = context.wrap_socket(self.socket, server_side=True)
         self.cluster, self.fake = cluster, fake
         self.used: set[tuple[str, str, str]] = set()  # verb, resource and group
+        self.arrived: Callable[[], None] = lambda: None
         self.before: Look = lambda *_: None  # may answer instead
         self.after: Callable[[], None] = lambda: None  # the server has answered, nobody knows yet
-        self.upstream = urlsplit(cluster.url)
-        cluster.url = f"https://127.0.0.1:{self.socket.getsockname()[1]}"
+        self._tls, self._upstream = tls, url
+        self.upstream = urlsplit(url)
+        self.url = f"https://127.0.0.1:{self.socket.getsockname()[1]}"
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+
+    def another(self) -> Proxy:
+        """Another one before the same server."""
+        return Proxy(self._tls, self._upstream, self.cluster, self.fake)
+
+    def end(self) -> None:
+        self.shutdown()
+        self.server_close()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Whoever hangs up is no news."""
@@ -64,6 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         proxy = self.server
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        proxy.arrived()
         status, headers, content = 0, {}, b""
         target = urlsplit(self.path).path
         if target != "/version":
@@ -121,9 +134,9 @@ def serving(directory: Path) -> Iterator[Proxy]:
             url = fake.url
         cluster = Cluster(url, authority.path, ADMIN, directory)
         stack.callback(cluster.close)
-        proxy = Proxy(tls, cluster, fake)
-        stack.callback(proxy.server_close)
-        stack.callback(proxy.shutdown)
+        proxy = Proxy(tls, url, cluster, fake)
+        stack.callback(proxy.end)
+        cluster.url = proxy.url
         yield proxy
 
 

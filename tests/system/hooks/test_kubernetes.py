@@ -20,7 +20,6 @@ from helpers.fake_kubernetes import Refusal
 from helpers.hook_runs import EVENT, Hook
 from helpers.kubernetes_cluster import NODES, Cluster
 from helpers.kubernetes_server import Proxy, serving
-from helpers.netns import require
 from helpers.waiting import until
 
 SET = "azure:///subscriptions/s/resourceGroups/rg/providers/Microsoft.Compute"
@@ -92,9 +91,9 @@ def test_each_stage_is_written_on_the_node_and_in_the_end_taken_back(
     cluster.add_pod("done", NODE, owner="Job", phase="Succeeded")
     own = hook(cluster, tmp_path, taint="forewarn/maintenance=soon:NoExecute")
 
-    said = own.here("announced")
-    assert "Reboot not before 2120-11-15T10:46:06Z (Platform)" in said
-    assert "restarted for 9 s: Host server is undergoing maintenance." in said
+    line = own.here("announced")
+    assert "Reboot not before 2120-11-15T10:46:06Z (Platform)" in line
+    assert "restarted for 9 s: Host server is undergoing maintenance." in line
     assert cluster.conditions(NODE) == {PLANNED: "True"}
     [mark] = cluster.marks(NODE).values()
     assert (
@@ -436,7 +435,8 @@ def test_conditions_have_the_names_that_the_server_knows(
     expected: str | None,
 ) -> None:
     if server.fake is None:
-        require(minor == 20, "a newer API server")
+        if minor != 20:
+            pytest.skip("the real API server is older: by documentation")
     else:
         monkeypatch.setattr(server.fake, "minor", minor)
     own = hook(cluster, tmp_path, **options)
@@ -583,7 +583,7 @@ def test_killed_at_every_request_everything_is_undone_all_the_same(
 
 def test_the_hook_needs_no_environment(cluster: Cluster, tmp_path: Path) -> None:
     own = hook(cluster, tmp_path, drain=False)
-    status, said = own.program("prepare", machine=MACHINE)
-    assert (status, said) == (0, f"node {NODE} is cordoned\n")
+    result = own.program("prepare", machine=MACHINE)
+    assert result == (0, f"node {NODE} is cordoned\n")
     until(lambda: cluster.cordoned(NODE))
     assert os.environ.get("NODE_NAME") is None

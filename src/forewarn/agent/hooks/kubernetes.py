@@ -164,7 +164,7 @@ class _Hook:
         return [line]
 
     def _give_up(self, name: str, why: str) -> None:
-        """Write on the Node that the drain failed, if the API server is there to be told so."""
+        """Write on the Node that the drain failed, if the API server is there."""
         try:
             if self._options.keep_cordoned:
                 if (node := self._get(name)) is not None:

@@ -264,8 +264,8 @@ def describe(mark: Mark) -> str:
     if mark.duration is not None and mark.duration >= 0:
         expected += f" for {mark.duration:g} s"
     source = f" ({mark.source})" if mark.source else ""
-    said = f": {mark.description}" if mark.description else ""
-    return f"{mark.type or 'An event'}{when}{source}; {expected}{said}"
+    description = f": {mark.description}" if mark.description else ""
+    return f"{mark.type or 'An event'}{when}{source}; {expected}{description}"
 
 
 # Which node
