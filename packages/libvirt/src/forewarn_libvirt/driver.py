@@ -30,6 +30,7 @@ from forewarn.drivers.port import (
     Observed,
     Performed,
     Running,
+    Seen,
     Task,
     Unknown,
     Veto,
@@ -42,6 +43,7 @@ from forewarn_libvirt.hosts import Hosts, Unreachable
 from forewarn_libvirt.migrations import Migrations
 from forewarn_libvirt.options import LibvirtOptions
 from forewarn_libvirt.steps import Refused, Steps, Unclear, Wait
+from forewarn_libvirt.watch import Watch
 
 CALLS_AT_ONCE = 16  # threads, each of which may wait for a host
 
@@ -68,6 +70,7 @@ class LibvirtDriver(Driver):
             context.may_act,
         )
         self._options = options
+        self._watched = context.hosts or tuple(options.uris)
         self._work: CommandDriver | None = None
         if options.work:
             program = Program(
@@ -110,6 +113,15 @@ class LibvirtDriver(Driver):
         if task.work and self._work is not None:
             return await self._work.perform(task)
         return await self._call(self._perform, task)
+
+    async def watch(self, report: Callable[[Seen], None]) -> None:
+        """Without hosts of its own, as in the service, it watches those that the options name."""
+        threads = ThreadPoolExecutor(len(self._watched) or 1, "libvirt-watch")
+        try:
+            watches = [Watch(host, self._hosts, threads, report) for host in self._watched]
+            await asyncio.gather(*(watch.run() for watch in watches))
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
 
     async def aclose(self) -> None:
         if self._work is not None:

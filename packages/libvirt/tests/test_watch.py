@@ -1,0 +1,178 @@
+"""What is reported of the domains of a host, on libvirt's own test driver."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import libvirt
+import pytest
+
+from forewarn.drivers.port import DriverContext, MachineState, Seen, SeenMachine
+from forewarn.support import guard
+from forewarn_libvirt import events
+from forewarn_libvirt.driver import LibvirtDriver
+from forewarn_libvirt.options import LibvirtOptions
+from helpers.waiting import LIMIT, until_async
+
+NODE = "<node><cpu><mhz>6000</mhz></cpu><memory>1048576</memory></node>"
+DOMAIN = """
+<domain type='test'><name>{name}</name><memory unit='MiB'>64</memory><vcpu>2</vcpu>
+<metadata>{metadata}</metadata><os><type>hvm</type></os><devices>
+<interface type='bridge'><mac address='52:54:00:00:00:01'/><source bridge='br0'/>
+<target dev='tap-{name}'/></interface></devices></domain>
+"""
+MACHINE = "<machine xmlns='urn:forewarn:machine:1' {}/>"
+
+
+class Place:
+    """A host whose libvirt outlives the driver, and what is known of it."""
+
+    def __init__(self, directory: Path) -> None:
+        events.run()
+        (file := directory / "h1.xml").write_text(NODE)
+        self.uri = f"test://{file}"
+        self.connection = libvirt.open(self.uri)
+        self.history = [Seen(host="h1")]  # what is known after each report
+        self.reachable = True
+        self.refused = 0
+
+    def define(self, name: str, metadata: str = "") -> Any:
+        return self.connection.defineXML(DOMAIN.format(name=name, metadata=metadata))
+
+    def note(self, seen: Seen) -> None:
+        self.history.append(seen.after(self.seen))
+
+    @property
+    def seen(self) -> Seen:
+        return self.history[-1]
+
+    def open(self, _uri: str) -> Any:
+        if not self.reachable:
+            self.refused += 1
+            return libvirt.open("test+unix:///default?socket=/nowhere")
+        return self.connection
+
+    def machine(self, name: str) -> SeenMachine | None:
+        return next((m for m in self.seen.machines if m.name == name), None)
+
+    async def until_state(self, name: str, state: MachineState, reason: str = "") -> None:
+        def is_it() -> bool:
+            machine = self.machine(name)
+            return machine is not None and (machine.state, machine.reason) == (state, reason)
+
+        await until_async(is_it, f"{name} as {state}, {reason}")
+
+    def play(self, body: Callable[[], Awaitable[None]]) -> None:
+        async def watch() -> None:
+            context = DriverContext(hosts=("h1",))
+            driver = LibvirtDriver(LibvirtOptions(uri=self.uri), context, self.open)
+            tasks = guard.Tasks()
+            tasks.start(driver.watch(self.note), "watch")
+            try:
+                async with asyncio.timeout(LIMIT):
+                    await body()
+            finally:
+                await tasks.end()
+                await driver.aclose()
+
+        asyncio.run(watch())
+
+    async def whole(self) -> None:
+        await until_async(lambda: self.seen.whole, "an enumeration")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_all_domains_are_reported_with_what_the_inventory_wants_to_know(place: Place) -> None:
+    place.define("idle")
+    described = "group='web' update_domain='2' address='10.0.0.1 fd00::1' spot='yes'"
+    running = place.define("web-0", MACHINE.format(described))
+    running.create()
+
+    async def body() -> None:
+        await place.whole()
+
+    place.play(body)
+    idle, web = place.seen.machines
+    assert (idle.name, idle.state, idle.group) == ("idle", MachineState.STOPPED, "")
+    assert web == SeenMachine(
+        name="web-0",
+        vm_id=running.UUIDString(),
+        state=MachineState.RUNNING,
+        addresses=("10.0.0.1", "fd00::1"),
+        ports={"tap-web-0": "52:54:00:00:00:01"},
+        memory=64 << 20,
+        cpus=2,
+        group="web",
+        update_domain=2,
+        spot=True,
+    )
+
+
+def test_what_somebody_does_to_a_domain_is_reported(place: Place, tmp_path: Path) -> None:
+    async def body() -> None:
+        await place.whole()
+        domain = place.define("web-0")
+        await place.until_state("web-0", MachineState.STOPPED, "unknown")
+        domain.create()
+        await place.until_state("web-0", MachineState.RUNNING)
+        domain.suspend()
+        await place.until_state("web-0", MachineState.PAUSED, "user")
+        domain.coreDump(str(tmp_path / "core"), libvirt.VIR_DUMP_CRASH)
+        await place.until_state("web-0", MachineState.CRASHED, "crashed")
+        domain.undefine()
+        await until_async(lambda: place.seen.removed == ("web-0",), "its removal")
+        assert place.machine("web-0") is None
+
+    place.play(body)
+
+
+def test_a_domain_that_is_renamed_is_never_absent(place: Place) -> None:
+    domain = place.define("web-0")
+    identity = domain.UUIDString()
+
+    async def body() -> None:
+        await place.whole()
+        domain.rename("web-1")
+        await until_async(lambda: place.machine("web-1") is not None, "its new name")
+
+    place.play(body)
+    assert place.machine("web-0") is None
+    for seen in place.history[1:]:
+        assert identity in {machine.vm_id for machine in seen.machines}
+
+
+def test_a_running_domain_without_a_definition_is_not_removed(place: Place) -> None:
+    domain = place.define("web-0")
+    domain.create()
+
+    async def body() -> None:
+        await place.whole()
+        domain.undefine()
+        place.define("later")
+        await until_async(lambda: place.machine("later") is not None)
+        assert place.machine("web-0") is not None
+        domain.destroy()
+        await until_async(lambda: place.seen.removed == ("web-0",), "its removal")
+
+    place.play(body)
+
+
+def test_nothing_is_reported_of_a_host_that_cannot_be_reached(place: Place) -> None:
+    place.define("web-0")
+    place.reachable = False
+
+    async def body() -> None:
+        await until_async(lambda: place.refused >= 2, "attempts to reach it")
+        assert place.seen == Seen(host="h1")
+        place.reachable = True
+        await place.whole()
+
+    place.play(body)
+    assert place.machine("web-0") is not None
