@@ -14,9 +14,9 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ from helpers.guest_firewall import give, within
 from helpers.netns import METADATA_ADDRESS, Namespace
 from helpers.process import Running
 from helpers.serve_process import FOREWARN
-from helpers.waiting import until
+from helpers.waiting import LIMIT, until
 
 CONTROL = "10.88.0.1"
 HOSTS = {"h1": "10.88.0.11", "h2": "10.88.0.12"}
@@ -90,7 +90,7 @@ while :; do
         body="{\"StartRequests\":[{\"EventId\":\"$id\"}]}"
         printf "POST $target\r\n${headers}Content-Length: ${#body}\r\n\r\n$body" | ask > /dev/null
     done
-    sleep 0.5
+    sleep 1
 done
 """
 
@@ -203,15 +203,16 @@ class Guest:
 
     def __init__(self, name: str, number: int, console: Path) -> None:
         self.name = name
+        self.number = number
         self.address = f"10.77.0.{number}"
         self.mac = f"52:54:00:77:00:{number:02x}"
         self.uuid = str(uuid.UUID(int=number))
-        self._console = console
+        self.console = console
 
     def polls(self) -> list[Poll]:
-        if not self._console.exists():
+        if not self.console.exists():
             return []
-        lines = self._console.read_text(errors="replace").splitlines()
+        lines = self.console.read_text(errors="replace").splitlines()
         found = [match for line in lines if (match := _POLL.search(line))]
         return [
             Poll(boot, float(up), date, None if text == "-" else json.loads(text))
@@ -234,16 +235,9 @@ class Guest:
         assert poll is not None
         return poll
 
-    def until_polled(self, more: int = 2, limit: Callable[[], bool] | None = None) -> bool:
-        """Wait until it has polled again; false if it has not before `limit`."""
+    def until_polled(self, more: int = 2) -> None:
         before = len(self.polls())
-
-        def polled() -> str:
-            if len(self.polls()) >= before + more:
-                return "yes"
-            return "no" if limit is not None and limit() else ""
-
-        return until(polled, f"polls of {self.name}") == "yes"
+        until(lambda: len(self.polls()) >= before + more, f"polls of {self.name}")
 
 
 class Host:
@@ -327,8 +321,11 @@ class Host:
                 raise
             return None
 
-    def names(self) -> list[str]:
-        return sorted(domain.name() for domain in self.connection.listAllDomains())
+    def crash(self, guest: Guest) -> None:
+        """Kill the QEMU of a guest, and wait until libvirt knows."""
+        pid = int((self.directory / f"run/qemu/{guest.name}.pid").read_text())
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not self.domain(guest.name).isActive(), f"the end of {guest.name}")
 
 
 class Hosts:
@@ -339,7 +336,7 @@ class Hosts:
         self.authority = Authority(directory)
         self.hosts: dict[str, Host] = {}
         self.control: Running
-        self.guests: dict[str, Guest] = {}
+        self.guests: list[Guest] = []
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Hosts:
@@ -439,10 +436,25 @@ class Hosts:
         states += [(host["driver"] or {}).get("state") for host in listed]
         return states == ["joined"] * 4
 
-    def schedule(self, type: str, machine: str, **more: object) -> str:
-        answer = self.api("POST", "/v1/events", {"type": type, "machines": [machine], **more})
+    def schedule(self, type: str, guest: Guest, **more: object) -> str:
+        """Announce an event, and return its id."""
+        answer = self.api("POST", "/v1/events", {"type": type, "machines": [guest.name], **more})
         assert answer.status == 201, answer.body
         return str(answer.json()["id"])
+
+    def operate(self, guest: Guest, *words: str) -> str:
+        """Run a command, and return the id of the event that it raises for a guest."""
+        before = self._events(guest)
+        self.outside.run([*FOREWARN, *words], env={"FOREWARN_URL": API}, timeout=LIMIT)
+        [event] = self._events(guest) - before
+        return event
+
+    def _events(self, guest: Guest) -> set[str]:
+        return {
+            event["id"]
+            for event in self.api("GET", "/v1/events").json()
+            if guest.name in event["machines"]
+        }
 
     def event(self, id: str) -> Any:
         return self.api("GET", f"/v1/events/{id}").json()
@@ -456,14 +468,14 @@ class Hosts:
 
         return until(over, f"the end of {id}")
 
-    def machine(self, name: str) -> Any:
-        return self.api("GET", f"/v1/machines/{name}").json()
+    def machine(self, guest: Guest) -> Any:
+        return self.api("GET", f"/v1/machines/{guest.name}").json()
 
     # Guests.
 
-    def guest(self, name: str, number: int, host: str) -> Guest:
+    def start_guest(self, name: str, number: int, host: str) -> Guest:
         """Define and start a machine in a group of its own, and wait until it polls."""
-        guest = self.guests[name] = Guest(name, number, self.directory / f"{name}.console")
+        guest = Guest(name, number, self.directory / f"{name}.console")
         machine = {"name": name, "address": guest.address, "host": host}
         group = {"kind": "standalone", "machines": [machine]}
         answer = self.api("PUT", f"/v1/groups/{name}", group)
@@ -476,15 +488,26 @@ class Hosts:
             shared=self.shared,
             address=guest.address,
             mac=guest.mac,
-            console=guest._console,
+            console=guest.console,
         )
         self.hosts[host].connection.defineXML(domain).create()
         until(lambda: any(poll.document for poll in guest.polls()), f"a poll of {name}")
+        self.guests.append(guest)
         return guest
 
-    def where(self, name: str) -> list[str]:
-        """Return the hosts on which a domain is running."""
-        found = {host.name: host.domain(name) for host in self.hosts.values()}
+    def is_usable(self, guest: Guest) -> bool:
+        """Return whether a guest polls. One that hangs is removed."""
+        where = self.where(guest)
+        if where and self.machine(guest)["not_back"] is None:
+            guest.until_polled()
+            return True
+        for host in where:
+            self.hosts[host].domain(guest.name).destroy()
+        return False
+
+    def where(self, guest: Guest) -> list[str]:
+        """Return the hosts on which a guest is running."""
+        found = {host.name: host.domain(guest.name) for host in self.hosts.values()}
         return [host for host, domain in found.items() if domain is not None and domain.isActive()]
 
 

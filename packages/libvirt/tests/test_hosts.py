@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
+from itertools import count
+from typing import Any
 
 import pytest
 
 from helpers.libvirt_hosts import Guest, Hosts, Poll
+
+FREEZE = 9  # seconds
+SECOND = 1  # the resolution of dates
+
+_numbers = count(11)
 
 
 @pytest.fixture(scope="module")
@@ -17,25 +24,105 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
 
 
 @pytest.fixture(scope="module")
-def guest(hosts: Hosts) -> Guest:
-    return hosts.guest("web-0", 11, "h1")
+def bystander(hosts: Hosts) -> Guest:
+    """A guest to which nothing is done."""
+    return hosts.start_guest("db-0", next(_numbers), "h2")
+
+
+@pytest.fixture
+def guest(hosts: Hosts, bystander: Guest) -> Iterator[Guest]:
+    """A guest that polls: that of the test before, if it is there and does, or else another one."""
+    before = len(bystander.polls())
+    latest = max(hosts.guests, key=lambda guest: guest.number)
+    if latest is bystander or not hosts.is_usable(latest):
+        number = next(_numbers)
+        latest = hosts.start_guest(f"web-{number}", number, "h1")
+    yield latest
+    assert len(bystander.boots()) == 1
+    assert all(poll.document is not None for poll in bystander.polls()[before:])
 
 
 def stood_still(before: Poll, after: Poll) -> float:
     """Return for how many seconds a guest was not running between two polls: the date went on, and
-    its own clock did not. Dates are whole seconds."""
+    its own clock did not."""
     dates = parsedate_to_datetime(after.date) - parsedate_to_datetime(before.date)
     return dates.total_seconds() - (after.uptime - before.uptime)
 
 
-def test_a_frozen_guest_stands_still_and_keeps_its_memory(hosts: Hosts, guest: Guest) -> None:
-    before = guest.last()
-    event = hosts.schedule("Freeze", guest.name, duration=9)
+def carried_out(hosts: Hosts, guest: Guest, event: str) -> Any:
+    """Wait until an event that the guest has seen beforehand is over, and the guest polls again."""
     guest.until_seen(event, "Scheduled")
+    return ended(hosts, guest, event)
+
+
+def ended(hosts: Hosts, guest: Guest, event: str) -> Any:
     over = hosts.until_over(event)
-    guest.until_polled()
+    assert over["status"] == "Finished"
+    if hosts.where(guest) and not over["not_back"]:
+        guest.until_polled()
+    return over
+
+
+def other(host: str) -> str:
+    return "h2" if host == "h1" else "h1"
+
+
+def test_a_freeze_stops_the_guest_for_its_duration(hosts: Hosts, guest: Guest) -> None:
+    before, [host] = guest.last(), hosts.where(guest)
+    over = carried_out(hosts, guest, hosts.schedule("Freeze", guest, duration=FREEZE))
     after = guest.last()
-    assert (over["status"], over["not_back"]) == ("Finished", [])
+    assert over["not_back"] == []
     assert after.boot == before.boot
-    assert stood_still(before, after) >= 9 - 1
-    assert all(poll.document is not None for poll in guest.polls())
+    assert stood_still(before, after) >= FREEZE - SECOND
+    assert hosts.where(guest) == [host]
+
+
+def test_a_reboot_starts_the_guest_once(hosts: Hosts, guest: Guest) -> None:
+    boots, [host] = guest.boots(), hosts.where(guest)
+    over = carried_out(hosts, guest, hosts.operate(guest, "machine", "restart", guest.name))
+    assert over["not_back"] == []
+    assert len(guest.boots()) == len(boots) + 1
+    assert hosts.where(guest) == [host]
+
+
+def test_a_redeploy_starts_the_guest_once_on_the_other_host(hosts: Hosts, guest: Guest) -> None:
+    boots, [host] = guest.boots(), hosts.where(guest)
+    over = carried_out(hosts, guest, hosts.operate(guest, "machine", "redeploy", guest.name))
+    assert over["not_back"] == []
+    assert len(guest.boots()) == len(boots) + 1
+    assert hosts.where(guest) == [hosts.machine(guest)["host"]] == [other(host)]
+
+
+def test_a_guest_that_has_crashed_is_started_on_the_other_host(hosts: Hosts, guest: Guest) -> None:
+    boots, [host] = guest.boots(), hosts.where(guest)
+    hosts.hosts[host].crash(guest)
+    over = ended(hosts, guest, hosts.operate(guest, "machine", "fail", guest.name, "--yes"))
+    assert (over["type"], over["not_back"]) == ("Redeploy", [])
+    assert len(guest.boots()) == len(boots) + 1
+    assert hosts.where(guest) == [hosts.machine(guest)["host"]] == [other(host)]
+
+
+def test_a_guest_goes_on_after_its_live_migration_or_is_not_back(
+    hosts: Hosts, guest: Guest, bystander: Guest
+) -> None:
+    """An emulated guest can hang afterwards, by itself."""
+    boots, [host] = guest.boots(), hosts.where(guest)
+    assert hosts.where(bystander) == [other(host)]  # all that are on a host are moved
+    polls = len(guest.polls())
+    event = hosts.operate(guest, "host", "maintain", host, "--type=live-migration")
+    over = carried_out(hosts, guest, event)
+    assert hosts.where(guest) == [hosts.machine(guest)["host"]] == [other(host)]
+    assert guest.boots() == boots
+    if over["not_back"]:
+        assert over["not_back"] == [guest.name]
+        assert hosts.machine(guest)["not_back"]["event"] == event
+    else:
+        failed = [poll for poll in guest.polls()[polls:] if poll.document is None]
+        assert len(failed) <= 1  # that which was being answered when the guest left
+
+
+@pytest.mark.parametrize("type", ["Preempt", "Terminate"])
+def test_a_guest_is_informed_before_it_is_deleted(hosts: Hosts, guest: Guest, type: str) -> None:
+    carried_out(hosts, guest, hosts.schedule(type, guest))
+    assert all(host.domain(guest.name) is None for host in hosts.hosts.values())
+    assert hosts.machine(guest)["gone"]
