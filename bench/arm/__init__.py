@@ -1,1 +1,0 @@
-"""Azure Resource Manager's API over a large fleet, beside the control API."""
