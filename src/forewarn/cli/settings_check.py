@@ -10,7 +10,7 @@ import typer
 from forewarn.cli.output import fail_all, print_json, say
 
 if TYPE_CHECKING:
-    from forewarn.node.preflight.finding import Finding
+    from forewarn.support.finding import Finding
 
 
 def print_findings(check: Callable[[], Iterable[Finding]], json: bool) -> None:
@@ -21,7 +21,7 @@ def print_findings(check: Callable[[], Iterable[Finding]], json: bool) -> None:
     warnings: list[str] = []
     try:
         for finding in check():
-            (problems if finding.fatal else warnings).append(finding.message)
+            (problems if finding.grade == "problem" else warnings).append(str(finding))
     except SettingsError as error:
         problems += error.problems
     if json:

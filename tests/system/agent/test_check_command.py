@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.agent.check import check
-from forewarn.agent.check.machine import Finding
+from forewarn.support.finding import Finding
 from forewarn.testing import Machine, Service
 from helpers.running_agent import configured
 from helpers.waiting import LIMIT

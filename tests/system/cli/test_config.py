@@ -45,7 +45,7 @@ def findings(**settings: Any) -> list[str]:
     addresses = {"metadata": "127.0.0.1:0", "control": "127.0.0.1:0"}
     said = LoadedSettings(Settings(**addresses | settings))
     found = machine.findings(said, config(said), None)
-    return [f"{'!' if one.fatal else '?'} {one.message}" for one in found]
+    return [f"{'!' if one.grade == 'problem' else '?'} {one}" for one in found]
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_problems_are_exit_code_1_and_warnings_are_not(tmp_path: Path) -> None:
     settings.chmod(0o666)
     checked = run("check", "--config", str(settings))
     assert checked.exit_code == 0
-    assert checked.stderr.startswith(f"warning: {settings} can be written")
+    assert checked.stderr.startswith(f"warning: {settings}: can be written")
 
 
 def test_the_report_of_a_check_is_available_as_json(tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_the_path_for_the_node_on_this_host_is_looked_at(
     def found(path: Path) -> list[str]:
         said = LoadedSettings(Settings(state=state, control="127.0.0.1:0", nodes=str(path)))
         return [
-            f"{'!' if one.fatal else '?'} {one.message}"
+            f"{'!' if one.grade == 'problem' else '?'} {one}"
             for one in machine.findings(said, config(said), None)
         ]
 

@@ -36,7 +36,7 @@ def findings(**settings: Any) -> list[str]:
         Settings(**{"metadata": "127.0.0.1:0", "control": "127.0.0.1:0", **settings})
     )
     found = machine.findings(said, config(said), None)
-    return [f"{'!' if one.fatal else '?'} {one.message}" for one in found]
+    return [f"{'!' if one.grade == 'problem' else '?'} {one}" for one in found]
 
 
 def both(tmp_path: Path, settings: Path) -> tuple[str, str]:

@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 
 from forewarn.agent.check import machine
-from forewarn.agent.check.machine import Finding, note, ok, problem
 from forewarn.agent.config.model import Config, Hook, Rule
 from forewarn.agent.config.read import ConfigError, read
 from forewarn.agent.config.rules import missing_labels
@@ -20,6 +19,7 @@ from forewarn.agent.hooks import KINDS
 from forewarn.client import Client, ClientError
 from forewarn.client.identity import Identity
 from forewarn.support import guard
+from forewarn.support.finding import Finding, note, ok, problem
 from forewarn.support.text import SECOND, counted, in_words, listing
 
 TIMEOUT = 20.0  # seconds for the endpoint to answer a request

@@ -15,7 +15,6 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -23,33 +22,12 @@ from forewarn.agent.config.address import ListenAddress, parse_listen
 from forewarn.agent.config.model import Config
 from forewarn.agent.state.cases import Case
 from forewarn.agent.system import durable
+from forewarn.support.finding import Finding, note, ok, problem
 
 VOLATILE = ("tmpfs", "ramfs")  # file systems that are empty after a reboot
 MOUNTS = Path("/proc/self/mountinfo")
 
 POSIX = os.name == "posix"
-
-Grade = Literal["ok", "note", "problem"]
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """A result of `agent check`."""
-
-    grade: Grade
-    about: str
-    message: str
-
-
-def ok(about: str, message: str) -> Finding:
-    return Finding("ok", about, message)
-
-
-def note(about: str, message: str) -> Finding:
-    return Finding("note", about, message)
-
-
-def problem(about: str, message: str) -> Finding:
-    return Finding("problem", about, message)
 
 
 def check_file(path: Path) -> Iterator[Finding]:

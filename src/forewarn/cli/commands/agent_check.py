@@ -37,7 +37,7 @@ def check(config: Path, json: bool) -> None:
     for finding in findings(config):
         reported.append(finding)
         if not json:
-            say(f"{finding.grade:<8} {finding.about}: {finding.message}")
+            say(f"{finding.grade:<8} {finding}")
     problems = sum(finding.grade == "problem" for finding in reported)
     if json:
         print_json({"usable": not problems, "findings": reported})

@@ -26,8 +26,8 @@ from forewarn.cli.settings_check import print_findings
 from forewarn.support.urls import HIDDEN, without_password
 
 if TYPE_CHECKING:
-    from forewarn.node.preflight.finding import Finding
     from forewarn.node.settings import LoadedSettings
+    from forewarn.support.finding import Finding
 
 app = typer.Typer(no_args_is_help=True)
 

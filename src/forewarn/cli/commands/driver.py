@@ -9,8 +9,14 @@ from typing import Annotated
 
 import typer
 
-from forewarn.cli.commands.service_options import need_extra, need_linux, run_event_loop
-from forewarn.cli.output import Json, fail, fail_all, say
+from forewarn.cli.commands.service_options import (
+    JoinedControl,
+    JoinedHost,
+    need_extra,
+    need_linux,
+    run_event_loop,
+)
+from forewarn.cli.output import Json, fail, fail_all
 from forewarn.cli.settings_check import print_findings
 
 app = typer.Typer(invoke_without_command=True)
@@ -73,17 +79,9 @@ def check(
 @app.command()
 def join(
     context: typer.Context,
-    control: Annotated[
-        str, typer.Argument(help="Addresses of the service for nodes, separated by commas.")
-    ],
+    control: JoinedControl,
     token: Annotated[str, typer.Argument(help="Token from 'forewarn host enroll --driver'.")],
-    host: Annotated[
-        str,
-        typer.Option(
-            help="Name of this host in the fleet. Default: as the token says, or the name of the"
-            " computer.",
-        ),
-    ] = "",
+    host: JoinedHost = "",
     directory: Annotated[
         Path, typer.Option(help="Directory of the process, for its key and its certificate.")
     ] = Path("/var/lib/forewarn-driver"),
@@ -95,38 +93,6 @@ def join(
     """
     need_linux("forewarn driver", "it runs on the hosts of machines")
     need_extra("node")  # which has what makes keys
-    import asyncio
+    from forewarn.cli.commands import node_join
 
-    from forewarn.node.config import Address
-    from forewarn.node.join import DRIVER_UNITS, CannotJoin, Files, Token, ask, start_units
-    from forewarn.node.join import check as check_joined
-    from forewarn.node.preflight.driver_process import driver_findings
-    from forewarn.node.settings.driver_process import load_driver
-    from forewarn.node.settings.model import SettingsError
-
-    config: Path = context.obj
-    files = Files(config, directory, driver=True)
-    try:
-        addresses = [Address.parse(text) for text in control.split(",")]
-        parsed = Token.parse(token)
-        if problem := files.problem():
-            fail(problem)
-        joined = asyncio.run(ask(addresses, parsed, host, driver=True))
-        check_joined(joined, files)
-        files.write(joined)
-    except (CannotJoin, ValueError) as error:
-        fail(str(error))
-    except OSError as error:
-        fail(f"{error.filename or 'cannot write'}: {error.strerror}")
-    say(f"this is host '{joined.issued.host}' now; the settings of its driver are in {config}")
-    try:
-        findings = list(driver_findings(load_driver(config), config))
-    except SettingsError as error:
-        fail_all(error.problems)
-    for finding in findings:
-        say(f"warning: {finding.message}", err=True)
-    if not start:
-        return
-    if problem := start_units(DRIVER_UNITS):
-        fail(f"the process was not started: {problem}; start it with 'forewarn driver'")
-    say("the process is started; 'forewarn host list' shows whether it is connected")
+    node_join.join(context.obj, directory, control, token, host, start=start, driver=True)

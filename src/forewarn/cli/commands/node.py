@@ -12,6 +12,8 @@ import msgspec
 import typer
 
 from forewarn.cli.commands.service_options import (
+    JoinedControl,
+    JoinedHost,
     Metadata,
     Record,
     need_extra,
@@ -134,17 +136,9 @@ def rules(
 @app.command()
 def join(
     context: typer.Context,
-    control: Annotated[
-        str, typer.Argument(help="Addresses of the service for nodes, separated by commas.")
-    ],
+    control: JoinedControl,
     token: Annotated[str, typer.Argument(help="Token from 'forewarn host enroll'.")],
-    host: Annotated[
-        str,
-        typer.Option(
-            help="Name of this host in the fleet. Default: as the token says, or the name of the"
-            " computer.",
-        ),
-    ] = "",
+    host: JoinedHost = "",
     directory: Annotated[
         Path, typer.Option(help="Directory of the node, for its key and its certificate.")
     ] = Path("/var/lib/forewarn-node"),
@@ -168,4 +162,4 @@ def join(
 
     settings, _ = context.obj
     path = config or settings or Path("/etc/forewarn/node.toml")
-    node_join.join(path, directory, control.split(","), token, host, start=start, rules=rules)
+    node_join.join(path, directory, control, token, host, start=start, rules=rules)

@@ -41,6 +41,16 @@ State = Annotated[
 NoFront = Annotated[
     bool, typer.Option("--no-front", help="Disable the fast path for polls; for comparison.")
 ]
+JoinedControl = Annotated[
+    str, typer.Argument(help="Addresses of the service for nodes, separated by commas.")
+]
+JoinedHost = Annotated[
+    str,
+    typer.Option(
+        help="Name of this host in the fleet. Default: as the token says, or the name of the"
+        " computer.",
+    ),
+]
 Record = Annotated[
     Path | None, typer.Option(help="Record all requests and responses in this file.")
 ]

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from forewarn.node.config import Address, Config
 from forewarn.node.open_files import files_for_guests
-from forewarn.node.preflight.finding import Finding, warning
+from forewarn.node.preflight.finding import warning
 from forewarn.node.settings import LoadedSettings
+from forewarn.support.finding import Finding
 
 _IN_USE = (
     "This is fine if systemd listens there for this service; otherwise stop the program that does"

@@ -9,11 +9,12 @@ from pathlib import Path
 from forewarn.drivers.hosts.fences import FILE
 from forewarn.node.driver_process import make_driver, name_problem
 from forewarn.node.listening.certificates import examine
-from forewarn.node.preflight.finding import Finding, fatal
+from forewarn.node.preflight.finding import fatal
 from forewarn.node.preflight.key_pair import pair_findings
 from forewarn.node.preflight.state_file import directory_findings
 from forewarn.node.preflight.unit import unit_findings
 from forewarn.node.settings.driver_process import LoadedDriverSettings
+from forewarn.support.finding import Finding
 
 UNIT = "forewarn-driver.service"
 CHECK = "forewarn-driver check"  # as the package of a node has it

@@ -1,22 +1,16 @@
-"""What a check of the machine reports: a message, with the place of the setting it is about."""
+"""Findings about a setting, with the place at which it is set."""
 
 from __future__ import annotations
 
-import msgspec
-
 from forewarn.node.settings import LoadedSettings
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """An error, which keeps the service from starting, or a warning, which may be intended."""
-
-    message: str
-    fatal: bool = False
+from forewarn.support.finding import Finding, note, problem
 
 
 def fatal(loaded: LoadedSettings, key: str, message: str) -> Finding:
-    return Finding(loaded.origin(key).prefix(f"{key}: {message}"), fatal=True)
+    """What keeps the service from starting."""
+    return problem(loaded.origin(key).prefix(key), message)
 
 
 def warning(loaded: LoadedSettings, key: str, message: str) -> Finding:
-    return Finding(loaded.origin(key).prefix(f"{key}: {message}"))
+    """What may be intended."""
+    return note(loaded.origin(key).prefix(key), message)

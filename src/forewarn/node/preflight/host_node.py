@@ -13,12 +13,13 @@ from forewarn.node.host_node import name_problem
 from forewarn.node.listening.certificates import examine
 from forewarn.node.listening.unix_socket import other_file
 from forewarn.node.preflight.addresses import address_findings, open_files_findings
-from forewarn.node.preflight.finding import Finding, fatal, warning
+from forewarn.node.preflight.finding import fatal, warning
 from forewarn.node.preflight.key_pair import pair_findings
 from forewarn.node.preflight.state_file import directory_findings, file_problem
 from forewarn.node.preflight.unit import unit_findings
 from forewarn.node.settings import LoadedSettings
 from forewarn.node.settings.host_node import LoadedNodeSettings
+from forewarn.support.finding import Finding
 
 UNIT = "forewarn-node.service"
 CHECK = "forewarn-node check"  # as the package of a node has it

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from forewarn.node.config import Tls
 from forewarn.node.listening.certificates import EXPIRES_SOON, Pair, readable_by_all
-from forewarn.node.preflight.finding import Finding, fatal, warning
+from forewarn.node.preflight.finding import fatal, warning
 from forewarn.node.settings import LoadedSettings
 from forewarn.support import guard
+from forewarn.support.finding import Finding
 
 
 def pair_findings(

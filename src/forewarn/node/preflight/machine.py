@@ -13,7 +13,7 @@ from forewarn.node import Config
 from forewarn.node.listening.certificates import examine, readable_by_all
 from forewarn.node.listening.unix_socket import other_file
 from forewarn.node.preflight.addresses import address_findings, open_files_findings
-from forewarn.node.preflight.finding import Finding, fatal, warning
+from forewarn.node.preflight.finding import fatal, warning
 from forewarn.node.preflight.key_pair import pair_findings
 from forewarn.node.preflight.state_file import (
     directory_findings,
@@ -28,6 +28,7 @@ from forewarn.service.access.authority import KEY, Authority, AuthorityUnusable
 from forewarn.service.access.issuer_keys import IssuerUnavailable, fetch_keys
 from forewarn.service.engine import otel
 from forewarn.store.engines import stored_state
+from forewarn.support.finding import Finding, note
 from forewarn.support.program import find_program
 from forewarn.support.text import listing
 
@@ -69,9 +70,10 @@ def _issuer(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
 
 def _settings_file(path: Path | None) -> Iterator[Finding]:
     if path is not None and writable_by_others(path):
-        yield Finding(
-            f"{path} can be written by other users, and names programs that the service runs:"
-            f" chmod go-w {path}"
+        yield note(
+            str(path),
+            "can be written by other users, and names programs that the service runs:"
+            f" chmod go-w {path}",
         )
 
 
@@ -79,7 +81,7 @@ def _fleet(config: Config) -> Iterator[Finding]:
     machines = config.fleet.machines if config.fleet else []
     names = [machine.name for machine in machines if not machine.addresses]
     if names:
-        yield Finding(f"fleet: these machines have no address and cannot poll: {listing(names)}")
+        yield note("fleet", f"these machines have no address and cannot poll: {listing(names)}")
 
 
 def _record(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
@@ -160,9 +162,10 @@ def _programs(config: Config) -> Iterator[Finding]:
     programs |= {f"gate '{name}'": command[0] for name, command in config.gates.items()}
     for setting, program in programs.items():
         if writable_by_others(Path(program)):
-            yield Finding(
-                f"{setting}: {program} can be written by other users, and is run by the service:"
-                f" chmod go-w {program}"
+            yield note(
+                setting,
+                f"{program} can be written by other users, and is run by the service:"
+                f" chmod go-w {program}",
             )
 
 

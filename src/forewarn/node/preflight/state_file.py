@@ -14,11 +14,12 @@ from pathlib import Path
 from forewarn.core.access import Role, Token
 from forewarn.node import Config
 from forewarn.node.listening.sockets import local
-from forewarn.node.preflight.finding import Finding, fatal, warning
+from forewarn.node.preflight.finding import fatal, warning
 from forewarn.node.settings import LoadedSettings
 from forewarn.store import StoreUnusable
 from forewarn.store.engines import State, shown, stored_state
 from forewarn.support import guard
+from forewarn.support.finding import Finding
 
 # Settings whose directory is created by the systemd unit, if it is directly in one of these.
 CREATED_BY_UNIT = {

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from forewarn.node.listening.socket_activation import METADATA, check_socket_count
 from forewarn.node.listening.sockets import CannotListen
-from forewarn.node.preflight.finding import Finding, fatal
+from forewarn.node.preflight.finding import fatal
 from forewarn.node.settings import LoadedSettings
+from forewarn.support.finding import Finding, note
 
 SYSTEMCTL_TIMEOUT = 10.0  # seconds
 
@@ -35,9 +36,10 @@ def unit_findings(
         return
     user = properties.get("User", "")
     if os.geteuid() == 0 and user not in ("", "root", "0"):
-        yield Finding(
+        yield note(
+            unit,
             f"the permissions of files were checked for root, but the service runs as {user}: sudo"
-            f" -u {user} {check} --config {path.absolute()}"
+            f" -u {user} {check} --config {path.absolute()}",
         )
     started_with_it = f"{properties.get('Requires', '')} {properties.get('Wants', '')}".split()
     sockets = properties.get("TriggeredBy", "").split()

@@ -14,11 +14,11 @@ import pytest
 
 from forewarn.agent.check import machine
 from forewarn.agent.check.check import findings
-from forewarn.agent.check.machine import Finding
 from forewarn.agent.config.address import InvalidListen, parse_listen
 from forewarn.agent.config.model import Config
 from forewarn.agent.state.store import StateStore
 from forewarn.agent.system import durable
+from forewarn.support.finding import Finding
 from helpers.agent_model import BEGINNING, a_case, hook, order
 
 
