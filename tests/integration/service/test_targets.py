@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
+import msgspec
 import pytest
 
 from forewarn.core import Event, EventType, Refused
+from forewarn.core.changes import MachinePut
+from forewarn.core.fleet import Size
 from forewarn.core.rollouts.selection import Selection
 from forewarn.drivers.port import Failed, Performed, Task
 from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
@@ -15,6 +19,7 @@ from forewarn.service.platform.hosts import LIVE_MIGRATION
 from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
+from forewarn.store.port import Batch, Entry
 from forewarn.testing import RefusedError, Service
 
 HERD = f"""
@@ -99,7 +104,7 @@ def test_a_driver_is_informed_that_a_host_has_failed() -> None:
     assert set(asked) == {("h2", False), ("h1", True)}
 
 
-def test_update_domains_that_move_together_are_kept_unreachable() -> None:
+def test_update_domains_that_move_together_go_to_different_hosts() -> None:
     with Service(TWO_DOMAINS) as service:
         service.host("h1").fail()
         service.clock.advance("1h")
@@ -249,6 +254,47 @@ def test_no_host_is_overrun_when_200_machines_move_while_two_hosts_fail() -> Non
         where = on_hosts(service)
         assert sum(where.values()) == 200
         assert set(where) == {"h1", "h3", "h4", "h6"}
+
+
+GROWING = """
+hosts: [{name: h1}, {name: h2, capacity: {memory: 10}}]
+groups:
+  - {name: a, kind: standalone, machines: [{name: a, host: h1, size: {memory: 4}}]}
+  - {name: b, kind: standalone, machines: [{name: b, host: h1, size: {memory: 5}}]}
+"""
+
+
+def test_a_machine_that_grows_on_its_way_is_counted_as_what_it_has_become() -> None:
+    with Service(GROWING) as service:
+        service.redeploy("a")
+        service.clock.advance("6s")
+        assert coming(service) == {"h2": 1}
+        grown = GROWING.replace("memory: 4", "memory: 8")
+        done = service._session.run(service._session.node.fleet_apply.text(grown, by="operator"))
+        assert not isinstance(done, Refused)
+        assert service._session.node.host_index.placement.held("h2").memory == 8
+        service.host("h1").fail()
+        service.clock.advance("1h")
+        assert on_hosts(service) == {"h1": 1, "h2": 1}
+        assert not overrun(service)
+
+
+def test_a_machine_that_grows_is_counted_by_what_is_decided_in_the_same_commit() -> None:
+    with Service(GROWING) as service:
+        service.redeploy("a")
+        service.clock.advance("6s")
+        node = service._session.node
+        machine = node.store.groups["a"].machines[0]
+        grown = MachinePut(msgspec.structs.replace(machine, size=Size(memory=8)))
+
+        async def at_once() -> None:
+            now = node.writer.now()
+            batch = Batch(now.at, now.lost, (Entry("a", (grown,)),))
+            await asyncio.gather(node.store.transact(lambda _: batch), node.hosts.fail("h1", "ann"))
+
+        service._session.run(at_once())
+        assert coming(service) == {"h2": 1}
+        assert not overrun(service)
 
 
 FULL = """

@@ -173,6 +173,10 @@ class Placement:
                         sizes = self._sizes.get(host, NOTHING)
                         load = load_of(machine)._replace(machines=0)
                         self._sizes[host] = sizes.plus(load, sign)
+                for event, target in self._targets.get(machine.name, {}).items():
+                    self._unranked.add(target)
+                    load = load_of(machine) if sign > 0 else NOTHING
+                    self._coming[target][event, machine.name] = load
 
     def events_changed(self, gone: Iterable[Event], come: Iterable[Event], group: Group) -> None:
         for event in gone:
@@ -458,13 +462,15 @@ class _BatchPlacement(_View):
         if before is group:
             return
         self._counted[name] = group
+        past, events = replaced(before.events if before else (), group.events)
         if before is None or before.machines is not group.machines:
             gone, come = replaced(before.machines if before else (), group.machines)
             for machine in gone:
                 self.ranking.add(machine.host, load_of(machine), -1)
             for machine in come:
                 self.ranking.add(machine.host, load_of(machine))
-        past, events = replaced(before.events if before else (), group.events)
+            if before and {m.name: load_of(m) for m in gone} != {m.name: load_of(m) for m in come}:
+                past, events = list(before.events), list(group.events)
         for event in past:
             self._count_targets(event, before or group, -1)
         for event in events:
