@@ -29,6 +29,7 @@ from forewarn.arm.routes import (  # each declares its operations
     batch,
     configuration_assignments,
     dedicated_hosts,
+    event_grid,
     login,
     maintenance_configurations,
     operations,
@@ -58,7 +59,7 @@ MAX_LOGIN_BODY = 64 * 1024  # bytes, of a request that needs no token
 MAX_QUERIES = 2  # of Azure Resource Graph, at a time
 LOGIN_BODY_TIMEOUT = 10.0  # seconds to send it
 ROUTES = (
-    *(login, subscriptions, resources, resource_graph, operations, batch),
+    *(login, subscriptions, resources, resource_graph, event_grid, operations, batch),
     *(virtual_machines, scale_sets, availability_sets, dedicated_hosts),
     *(scheduled_events, updates, maintenance_configurations, configuration_assignments),
 )

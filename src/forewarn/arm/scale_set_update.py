@@ -79,7 +79,7 @@ def _values(
     changeable = {path.lower(): path for path in paths}
     values: dict[str, Any] = {}
     refused: list[str] = []
-    for path, value in _differences(body, current, ""):
+    for path, value in differences(body, current, ""):
         if path.lower() in changeable:
             values[changeable[path.lower()]] = value
         elif not READ_ONLY.match(path):
@@ -115,7 +115,7 @@ def _rules(values: dict[str, Any]) -> Callable[[Policy], Policy]:
     return change
 
 
-def _differences(wanted: Any, current: Any, path: str) -> Iterator[tuple[str, Any]]:
+def differences(wanted: Any, current: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Yield the properties in which a body differs from what GET gives. What it leaves out, or
     gives as null, does not count, and neither does the letter case of names and words."""
     if wanted is None or (wanted == [] and current is None):
@@ -124,7 +124,7 @@ def _differences(wanted: Any, current: Any, path: str) -> Iterator[tuple[str, An
         by_name = {name.lower(): value for name, value in (current or {}).items()}
         for name, value in wanted.items():
             below = f"{path}.{name}" if path else name
-            yield from _differences(value, by_name.get(name.lower()), below)
+            yield from differences(value, by_name.get(name.lower()), below)
     elif not _same(wanted, current):
         yield path, wanted
 

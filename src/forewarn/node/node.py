@@ -443,13 +443,18 @@ class Node(Component):
 
     async def configure_notifications(self, tables: Sequence[Notify]) -> None:
         """Follow the feed for these tables [[notify]], and for no others."""
+        if self.notifications is None and not tables and not await self.store.notify_positions():
+            return
+        await self._notifications().configure(tables)
+
+    def _notifications(self) -> Notifications:
+        """Return what notifies, which most services do not need."""
         if self.notifications is None:
-            if not tables and not await self.store.notify_positions():
-                return
             from forewarn.notify.notifications import Notifications
 
-            self.notifications = Notifications(self.store, self.feed, lambda: self.writer.now().at)
-        await self.notifications.configure(tables, self._tasks)
+            now = lambda: self.writer.now().at  # noqa: E731
+            self.notifications = Notifications(self.store, self.feed, now, self._tasks)
+        return self.notifications
 
     async def _start_publishing(self, tasks: guard.Tasks, lost_commits: LostCommits) -> None:
         """Publish changes to the nodes on hosts, which answer guests."""
@@ -670,6 +675,7 @@ class Node(Component):
             certificate_expiry=self._certificate_expiry,
             copy=self.store.copy,
             notifications=lambda: self.notifications,
+            subscriptions=self._notifications,
             node=msgspec.structs.replace(control_node(self.config), address=self.control_url),
             started=guard.wall_us(),
             portal=self.config.ui,

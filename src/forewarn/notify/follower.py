@@ -60,6 +60,10 @@ class Pending(msgspec.Struct, frozen=True):
         return from_datetime(self.notification.at)
 
 
+def new_origin() -> str:
+    return uuid.uuid4().hex[:16]
+
+
 class Counts:
     """What has become of the notifications of a table since the process started."""
 
@@ -83,7 +87,7 @@ class Follower:
         self.table = table
         self.counts = counts
         self.position = position or NotifyPosition(
-            name=table.name, origin=uuid.uuid4().hex[:16], after=feed.seq
+            name=table.name, origin=new_origin(), after=feed.seq
         )
         self._unsaved = position is None
         self._stored_after = self.position.after

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
 from weakref import WeakKeyDictionary
+
+import msgspec
 
 from forewarn.control.schema.feed import FeedCommit
 from forewarn.control.schema.notify import NotifyState, NotifyTest
@@ -13,7 +17,7 @@ from forewarn.core import Refused, Time
 from forewarn.core.refusal import unknown_name
 from forewarn.notify import notification as n
 from forewarn.notify.config import Notify
-from forewarn.notify.follower import Counts, Follower
+from forewarn.notify.follower import Counts, Follower, new_origin
 from forewarn.notify.targets.port import DeliveryFailed, send
 from forewarn.notify.targets.senders import sender_for
 from forewarn.service.engine.feed import Feed, FeedEntry
@@ -25,7 +29,10 @@ from forewarn.support.text import SECOND, in_words, parse_duration
 
 
 class Notifications:
-    def __init__(self, store: Store, feed: Feed, now: Callable[[], Time]) -> None:
+    def __init__(
+        self, store: Store, feed: Feed, now: Callable[[], Time], tasks: guard.Tasks
+    ) -> None:
+        self._started = tasks
         self._store = store
         self._feed = feed
         self._now = now
@@ -35,15 +42,18 @@ class Notifications:
         self._views: WeakKeyDictionary[FeedEntry, FeedCommit] = WeakKeyDictionary()
         self._changing = asyncio.Lock()
 
-    async def configure(self, tables: Sequence[Notify], tasks: guard.Tasks) -> None:
-        """Start, change and stop followers so that there is one for each table. The position of a
-        table that is gone is deleted; that of a table that has changed is kept."""
+    async def configure(self, tables: Sequence[Notify]) -> None:
+        """Start, change and stop followers so that there is one for each table, and for each that
+        the API was asked for. The position of a table that is gone is deleted; that of a table that
+        has changed is kept."""
         async with self._changing:
             wanted = {table.name: table for table in tables}
             positions = dict(await self._store.notify_positions())
+            wanted |= {name: t for name, each in positions.items() if (t := _asked(each))}
             for name in positions.keys() - wanted.keys():
-                await self._stop(name)
-                await self._store.delete_notify_position(name)
+                if positions[name].asked is None:
+                    await self._stop(name)
+                    await self._store.delete_notify_position(name)
             for name in self._followers.keys() - wanted.keys():
                 await self._stop(name)
             for name, table in wanted.items():
@@ -55,15 +65,36 @@ class Notifications:
                 if running is not None:
                     await self._stop(name)
                     position = running.position
-                self._start(table, position, tasks)
+                self._start(table, position)
 
-    def _start(self, table: Notify, position: NotifyPosition | None, tasks: guard.Tasks) -> None:
+    async def subscribe(self, name: str, asked: dict[str, Any]) -> str:
+        """Keep what the API was asked for under a name, and follow its table if it has one. Returns
+        what is wrong with that; empty if nothing is."""
+        position = NotifyPosition(name=name, origin=new_origin(), after=self._feed.seq, asked=asked)
+        table = _asked(position)
+        if table and (problem := await self._attempt(table, n.test_message("", self._time()))):
+            return problem
+        async with self._changing:
+            if (running := self._followers.get(name)) is not None:
+                await self._stop(name)
+                position = msgspec.structs.replace(running.position, asked=asked)
+            await self._store.save_notify_position(position)
+            if table:
+                self._start(table, position)
+        return ""
+
+    async def unsubscribe(self, name: str) -> None:
+        async with self._changing:
+            await self._stop(name)
+            await self._store.delete_notify_position(name)
+
+    def _start(self, table: Notify, position: NotifyPosition | None) -> None:
         counts = self._counts.setdefault(table.name, Counts())
         follower = Follower(
             *(table, self._store, self._feed, self._now, self._view, position, counts)
         )
         self._followers[table.name] = follower
-        self._tasks[table.name] = tasks.start(follower.run(), f"notify {table.name}")
+        self._tasks[table.name] = self._started.start(follower.run(), f"notify {table.name}")
 
     async def _stop(self, name: str) -> None:
         self._followers.pop(name, None)
@@ -110,22 +141,26 @@ class Notifications:
         follower = self._followers.get(name)
         if follower is None:
             return unknown_name("notification", name, list(self._followers))
-        table, sender = follower.table, sender_for(follower.table)
-        message = n.test_message(follower.position.origin, to_datetime(self._now()))
-        timeout = parse_duration(table.target.timeout)
-        error = ""
+        message = n.test_message(follower.position.origin, self._time())
+        where, error = follower.sender.where, await self._attempt(follower.table, message)
+        return NotifyTest(name=name, id=message.id, where=where, delivered=not error, error=error)
+
+    def _time(self) -> datetime:
+        return to_datetime(self._now())
+
+    async def _attempt(self, table: Notify, message: n.Message) -> str:
+        """Send a message once. Returns why it was not delivered; empty if it was."""
+        sender, timeout = sender_for(table), parse_duration(table.target.timeout)
         try:
             async with asyncio.timeout(timeout / SECOND):
                 await send(sender, message)
         except TimeoutError:
-            error = f"{sender.where}: no answer within {in_words(timeout)}"
+            return f"{sender.where}: no answer within {in_words(timeout)}"
         except DeliveryFailed as failure:
-            error = str(failure)
+            return str(failure)
         finally:
             await sender.close()
-        return NotifyTest(
-            name=name, id=message.id, where=sender.where, delivered=not error, error=error
-        )
+        return ""
 
     def readings(self) -> Iterator[Sample]:
         followers = self._followers
@@ -169,6 +204,12 @@ class Notifications:
         followers: dict[str, Follower], value: Callable[[Follower], float]
     ) -> dict[tuple[str, ...], float]:
         return {(name,): value(follower) for name, follower in followers.items()}
+
+
+def _asked(position: NotifyPosition) -> Notify | None:
+    """Return the table that the API was asked for, if any."""
+    table = (position.asked or {}).get("table")
+    return None if table is None else msgspec.convert({"name": position.name, **table}, Notify)
 
 
 def problems(tables: Iterable[Notify]) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ from collections.abc import (
 )
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import IO, TypeAlias
+from typing import IO, Any, TypeAlias
 from uuid import uuid4
 
 import msgspec
@@ -125,6 +125,8 @@ class NotifyPosition(msgspec.Struct, frozen=True, kw_only=True):
     skipped_since: Time | None = None
     skipped_until: Time | None = None
     lost: bool = False  # some of them are no longer stored
+    # What the API was asked for: its `table` is followed; None: the table is in the settings.
+    asked: dict[str, Any] | None = None
 
 
 Mark: TypeAlias = tuple[Time, int]  # time and number of the record that a page ended with

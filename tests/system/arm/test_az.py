@@ -10,6 +10,7 @@ import pytest
 from forewarn.core.access import Role
 from forewarn.testing import Service
 from helpers.azure_tools import Announcements, Az
+from helpers.event_grid_receiver import EventGridReceiver
 from helpers.paths import ROOT
 from helpers.token_api import token
 
@@ -28,6 +29,14 @@ groups:
       - {name: web_2, host: h1, spot: true}
       - {name: web_3, host: h2, update_domain: 1}
 """
+PUBLISHED = (
+    "scheduledEventsPolicy.scheduledEventsAdditionalPublishingTargets"
+    ".eventGridAndResourceGraph.enable=true"
+)
+QUEUE = (
+    "/subscriptions/s/resourceGroups/g/providers/Microsoft.Storage/storageAccounts/a/queueServices"
+    "/default/queues/q"
+)
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +108,39 @@ def test_a_scale_set_is_made_smaller(
     service.clock.advance("10m")
     assert scaling.wait() == 0, "".join(scaling.stderr)
     assert [machine.name for machine in service.machines if machine.alive] == ["jumpbox", "web_0"]
+
+
+def test_a_webhook_is_subscribed_to_events(service: Service, az: Az) -> None:
+    topics = ("eventgrid", "system-topic")
+    names = ("-g", "forewarn", "--system-topic-name", "events")
+    az.run("vm", "update", "-g", "forewarn", "-n", "jumpbox", "--set", PUBLISHED)
+    topic = az.run(
+        *(*topics, "create", "-g", "forewarn", "-n", "events", "--location", "global"),
+        *("--topic-type", "Microsoft.ResourceNotifications.MaintenanceResources"),
+        *("--source", f"/subscriptions/{service.arm.subscription}"),
+    )
+    assert (topic["name"], topic["provisioningState"]) == ("events", "Succeeded")
+    subscriptions = (*topics, "event-subscription")
+    with EventGridReceiver() as receiver:
+        create = (*subscriptions, "create", *names, "-n", "plane", "--endpoint")
+        made = az.run(*create, receiver.url, "--event-delivery-schema", "cloudeventschemav1_0")
+        assert made["provisioningState"] == "Succeeded"
+        assert receiver.validations == 1
+        [listed] = az.run(*subscriptions, "list", *names)
+        assert listed["destination"]["endpointBaseUrl"] == receiver.url.partition("?")[0]
+        shown = (*subscriptions, "show", *names, "-n", "plane", "--include-full-endpoint-url")
+        assert az.run(*shown, "true")["destination"]["endpointUrl"] == receiver.url
+        event = service["jumpbox"].restart()
+        service.clock.advance("1h")
+        receiver.wait(3)
+        assert receiver.statuses_of(event.id) == ["Scheduled", "Started", "Completed"]
+        refused = az.start(*create, QUEUE, "--endpoint-type", "storagequeue")
+        assert refused.wait() == 1
+        assert "events are sent to webhooks only" in "".join(refused.stderr)
+    az.run(*subscriptions, "delete", *names, "-n", "plane", "--yes")
+    assert az.run(*subscriptions, "list", *names) == []
+    az.run(*topics, "delete", "-g", "forewarn", "-n", "events", "--yes")
+    assert az.run(*topics, "list", "-g", "forewarn") == []
 
 
 def test_az_shows_a_refusal_with_its_code(az: Az) -> None:

@@ -11,7 +11,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 from contextvars import ContextVar
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 from litestar.di import NamedDependency
@@ -71,6 +71,14 @@ class Notifications(Protocol):
     async def test(self, name: str) -> NotifyTest | Refused: ...
 
 
+class Subscriptions(Protocol):
+    """Notifications that are asked for through the API."""
+
+    async def subscribe(self, name: str, asked: dict[str, Any]) -> str: ...
+
+    async def unsubscribe(self, name: str) -> None: ...
+
+
 class Context(msgspec.Struct, frozen=True):
     """The parts of one service that its control API works with."""
 
@@ -105,6 +113,7 @@ class Context(msgspec.Struct, frozen=True):
     observer: Observer | None  # None: the service does not observe its clients
     feed: Feed
     notifications: Callable[[], Notifications | None]  # None: nothing is to be notified
+    subscriptions: Callable[[], Subscriptions]
     metrics: ServiceMetrics
     health: ServiceHealth
     node: Member  # this control node

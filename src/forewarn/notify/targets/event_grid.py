@@ -32,7 +32,7 @@ class EventGridSender(HttpSender):
     def __init__(self, options: EventGrid, name: str) -> None:
         super().__init__(options, UTC)
         self._cloud_events = options.schema == "CloudEventSchemaV1_0"
-        self._name = name
+        self._name = name.rpartition(":")[2]  # that of a topic is before it
         self._validated = ""  # the URL
         self._attempts = ("", 0)  # of the message with this id
 
