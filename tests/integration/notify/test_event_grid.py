@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from forewarn.core import EventType
 from forewarn.core.time import DAY, HOUR, MINUTE
 from forewarn.notify import follower
 from forewarn.notify.config import Notify
+from forewarn.notify.targets import http
 from forewarn.notify.targets.event_grid import EVENT_TYPE
 from helpers.event_grid_receiver import EventGridReceiver
 from helpers.notifying_service import World, table, world
@@ -161,6 +163,62 @@ def test_a_receiver_that_fails_for_a_day_gets_everything(receiver: EventGridRece
             assert len({found["id"] for found, _ in receiver.events}) == 3
             counts = [headers["aeg-delivery-count"] for _, headers in receiver.events]
             assert counts == ["0", "1", "2", "3", "4", "5", "0", "0"]
+
+    run(play())
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "closes", "times"),
+    [
+        (OK + b"never", False, 1),
+        (OK + b"never", True, 1),
+        (OK + b"0123456789 and another answer", False, 1),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 100_000, False, 1),
+        (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\nnot gzip", True, 1),
+        (b"", True, 2),
+        (b"SSH-2.0-OpenSSH\r\n", True, 2),
+        (b"HTTP/1.1 999 Other\r\nContent-Length: 0\r\n\r\n", True, 2),
+        (b"HTTP/1.1 204 No Content\r\nLocation: http://127.0.0.1:1/\r\n\r\n", True, 1),
+    ],
+)
+def test_what_a_receiver_answers_after_its_status_does_not_count(
+    answer: bytes, closes: bool, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has no status is sent again, and is received then."""
+    monkeypatch.setattr(http, "MAX_READING", 0.01)
+    received: list[bytes] = []
+
+    writers: list[asyncio.StreamWriter] = []
+
+    async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        head = await reader.readuntil(b"\r\n\r\n")
+        if head.startswith(b"OPTIONS"):
+            writer.write(b"HTTP/1.1 200 OK\r\nWebHook-Allowed-Origin: *\r\n")
+            writer.write(b"Content-Length: 0\r\nConnection: close\r\n\r\n")
+        else:
+            received.append(head)
+            writer.write(answer if len(received) == 1 else OK)
+        await writer.drain()
+        if closes or head.startswith(b"OPTIONS") or len(received) > 1:
+            writer.close()
+
+    async def play() -> None:
+        server = await asyncio.start_server(receive, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        fields = {"url": url, "schema": "CloudEventSchemaV1_0"}
+        async with server, world(table(**{"event-grid": fields})) as w:
+            await publish(w, "web")
+            await w.reboot("web-0")
+            await until_async(lambda: w.state().messages == 1)
+            assert len(received) == times
+        for writer in writers:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
 
     run(play())
 

@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 
 from forewarn.arm import app
+from forewarn.arm.routes.event_grid import TOPICS
 from forewarn.arm.routing import COMPUTE, MAINTENANCE, RESOURCE_GROUP, ROUTES, SUBSCRIPTION, Route
 from forewarn.arm.targets import CHILD, RESOURCE
 from helpers.paths import ROOT
@@ -20,6 +21,7 @@ SHORT = {
     "SUB": (SUBSCRIPTION,),
     "COMPUTE": (COMPUTE.strip("/"),),
     "MAINTENANCE": (MAINTENANCE.strip("/"),),
+    "TOPICS": (TOPICS.strip("/"),),
 }
 
 

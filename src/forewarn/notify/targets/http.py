@@ -7,8 +7,10 @@ of a response to a message is ignored.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
+import contextlib
 import hashlib
 import hmac
 from collections.abc import Iterator, Mapping
@@ -35,6 +37,7 @@ from forewarn.support import guard
 TYPE_PREFIX = "forewarn."  # of `type` in CloudEvents
 SECRET_PREFIX = "whsec_"
 MAX_ANSWER = 16 * 1024  # bytes of an answer that are read
+MAX_READING = 1.0  # seconds in which they are read
 LEAST_KEY, MAX_KEY = 24, 64  # bytes of a key, as Standard Webhooks prescribes
 MAX_WAIT = 3600.0  # seconds of a Retry-After that are respected
 _TRANSIENT = frozenset({408, 425, 429})
@@ -87,7 +90,11 @@ class HttpSender(Sender):
         import httpx
 
         where = origin(url)
-        headers = {"user-agent": f"forewarn/{__version__}", **headers}
+        headers = {
+            "user-agent": f"forewarn/{__version__}",
+            "accept-encoding": "identity",
+            **headers,
+        }
         if self._options.authorization_file:
             value = secret(self._options.authorization_file, "authorization_file")
             headers["authorization"] = value
@@ -96,11 +103,7 @@ class HttpSender(Sender):
                 method, url, content=body, headers=headers, follow_redirects=False
             ) as response:
                 status, retry_after = response.status_code, response.headers.get("retry-after", "")
-                content = b""
-                async for chunk in response.aiter_bytes():
-                    content += chunk
-                    if len(content) >= MAX_ANSWER:
-                        break
+                content = await _beginning(response)
         except httpx.HTTPError as error:
             raise DeliveryFailed(f"{where} cannot be reached: {reason(error)}") from None
         except (httpx.InvalidURL, ValueError) as error:  # a header that cannot be sent
@@ -195,6 +198,20 @@ class HttpSender(Sender):
         if message.notifications:  # one: only messages for people are combined
             data["commit"] = message.notifications[0].commit
         return data
+
+
+async def _beginning(response: Any) -> bytes:
+    """Return the beginning of a body. The status is the answer, even if the body never ends."""
+    import httpx
+
+    content = b""
+    with contextlib.suppress(TimeoutError, httpx.HTTPError):
+        async with asyncio.timeout(MAX_READING):
+            async for chunk in response.aiter_raw():
+                content += chunk
+                if len(content) >= MAX_ANSWER:
+                    break
+    return content
 
 
 _UNENCODED = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
