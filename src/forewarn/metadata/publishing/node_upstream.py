@@ -103,7 +103,9 @@ AT_ONCE = 1.0  # seconds between two connections, after which the next one is wa
 # Seconds between two signs of life, which also compare the clocks; with the answer, control renews
 # the read lease. Half a second less is enough: they are sent when it is time for reports, too.
 PULSE_EVERY = 3.0
-REPEAT_EVERY = 30  # reports, a second apart, after which polls that showed nothing new are reported
+# Reports, a second apart, after which polls that showed nothing new are reported, unless something
+# is being done to the machine.
+REPEAT_EVERY = 30
 # Seconds without a message and without a read lease, after which other control nodes are dialled:
 # signs of life are answered every 3 s.
 SILENT = 4.0
@@ -150,7 +152,7 @@ class NodeUpstream:
         self._calls = 0
         # Each node has its turn: control may have very many of them.
         turn = 1 + zlib.crc32(host.encode()) % REPEAT_EVERY
-        self._poll_report = PollReport(REPEAT_EVERY, turn)
+        self._poll_report = PollReport(REPEAT_EVERY, turn, self._staged.disturbed)
         self._pinged = 0.0  # when the last sign of life was sent
         self.record_poll = self._poll_report.record_poll
         self.sign_of_life = self._poll_report.sign_of_life

@@ -2,14 +2,16 @@
 
 There is one entry for each machine and document, so a report stays small however often machines
 poll. Of machines that go on polling the document that was reported last, only every so many reports
-say so: control may have very many of them. Of a machine that asks for ever other versions, some
+say so: control may have very many of them. Those that something is being done to are in each, since
+it may be over as soon as they poll again. Of a machine that asks for ever other versions, some
 entries are dropped.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import cache
 from itertools import chain
 
 from forewarn.core import Time, World
@@ -38,9 +40,15 @@ class _Polls:
 
 
 class PollReport:
-    def __init__(self, repeat_every: int = 1, first_repeat: int = 1) -> None:
+    def __init__(
+        self,
+        repeat_every: int = 1,
+        first_repeat: int = 1,
+        disturbed: Callable[[str], Collection[str]] = lambda _: (),
+    ) -> None:
         """Polls of a document that was reported before are in each `repeat_every`th report, from
-        the `first_repeat`th on."""
+        the `first_repeat`th on; those of machines of a group that are `disturbed`, in each."""
+        self._disturbed = disturbed
         self._repeat_every = repeat_every
         self._until_repeat = first_repeat
         self._polls: dict[str, _Polls] = {}
@@ -104,8 +112,12 @@ class PollReport:
         if with_repeats:
             self._until_repeat = self._repeat_every
         before, self._polls = self._polls, {}
+        disturbed = cache(self._disturbed)
         for machine, polls in before.items():
-            if polls.repeats and not with_repeats:
+            waits = polls.repeats and not with_repeats
+            if waits and polls.count and polls.events and machine in disturbed(polls.group):
+                waits = False
+            if waits:
                 self._polls[machine] = polls
             elif polls.count or not polls.repeats:
                 yield _reported(machine, polls)

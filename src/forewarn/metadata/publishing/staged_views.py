@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 
-from forewarn.core import Group, GroupView, Machine, view
+from forewarn.core import Group, GroupView, Machine, Status, view
 from forewarn.core.fleet import Place
 from forewarn.metadata.publishing.messages import Changed
 from forewarn.metadata.upstream import GroupNews
@@ -138,6 +139,13 @@ class StagedViews:
         """Return the machines that are answered, or about to be, each with its group."""
         latest = self._shown | {n: c.news for n, c in self._changes.items() if c.news is not None}
         return [(n, m) for n, news in latest.items() for m in news.machines if not m.gone]
+
+    def disturbed(self, group: str) -> Collection[str]:
+        """Return the machines of events that are shown as Started."""
+        shown = self._shown.get(group)
+        events = shown.view.events if shown is not None else ()
+        started = (event.resources for event in events if event.status is Status.STARTED)
+        return frozenset(chain.from_iterable(started))
 
     def show_hidden(self, hidden_by: float) -> int:
         """Show everything that was hidden by then, without permission. Returns the number of

@@ -387,6 +387,51 @@ def test_what_a_driver_has_begun_goes_on_while_a_host_cannot_be_reached(
     play(body)
 
 
+def test_an_event_is_over_as_soon_as_its_machine_polls_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although nothing that it is shown is new."""
+    monkeypatch.setattr(node_upstream, "REPEAT_EVERY", 1_000_000)
+    control = Control(tmp_path)
+    control.config = replace(control.config, rules=Durations(silence=None, until_heard=True))
+
+    async def body() -> None:
+        async with two_nodes(control) as (node, h1, h2):
+            reported: list[int] = []
+
+            async def poll() -> None:
+                """Have web_0 poll, and wait until control knows what it was shown."""
+                await until(lambda: h1.events("web") is not None)
+                shown, now = h1.of["web"].view, h1.upstream.now()
+                ids = [event.id for event in shown.events]
+                h1.upstream.record_poll("web_0", "web", "2020-07-01", shown.incarnation, ids, now)
+                await until(
+                    lambda: (
+                        (known := node.poll_index.polls("web_0")) is not None
+                        and known.incarnation == shown.incarnation
+                    )
+                )
+                reported.append(shown.incarnation)
+
+            async def perform(_: Task) -> Done:
+                await until(lambda: (h1.events("web") or [("", "")])[0][1] == "Started")
+                await poll()
+                return Done()
+
+            monkeypatch.setattr(node.executor.driver, "perform", perform)
+            await h1.upstream.enable("web")
+            await poll()
+            id = await reboot(node, "web_0")
+            assert await h2.upstream.approve("web_1", "web", [id])
+            group = node.store.groups
+            await until(lambda: (e := group["web"].event(id)) is not None and bool(e.waiting))
+            await poll()
+            await until(lambda: group["web"].event(id) is None)
+            assert reported[-1] == reported[-2]
+
+    play(body)
+
+
 def test_tenants_may_have_the_same_address_on_different_hosts(tmp_path: Path) -> None:
     control = Control(tmp_path)
     same = FLEET.replace("address: 10.0.0.3, host: h2", "address: 10.0.0.1, host: h2")

@@ -54,6 +54,23 @@ def test_a_new_document_is_reported_at_once_and_the_polls_before_it_with_it() ->
     assert polled(report) == [(3, 4, 4, 1)]
 
 
+def test_polls_of_a_machine_that_something_is_done_to_are_reported_at_once() -> None:
+    disturbed: set[str] = set()
+    report = PollReport(9, 9, disturbed={"web": disturbed}.__getitem__)
+    now = World(at=1, rules=Durations())
+    for machine in ("web_0", "web_1"):
+        report.record_poll(machine, "web", "2020-07-01", 1, ("E",), now)
+    assert len(polled(report)) == 2
+    disturbed.add("web_0")
+    assert polled(report) == []  # it has not polled again
+    for machine in ("web_0", "web_1"):
+        report.record_poll(machine, "web", "2020-07-01", 1, ("E",), World(at=2, rules=now.rules))
+    assert polled(report) == [(1, 2, 2, 1)]
+    disturbed.clear()
+    report.record_poll("web_0", "web", "2020-07-01", 1, ("E",), now)
+    assert polled(report) == []
+
+
 def test_another_control_node_gets_everything_at_once() -> None:
     report = PollReport(repeat_every=9, first_repeat=9)
     for machine in ("web_0", "web_1"):
