@@ -76,6 +76,42 @@ def leader_killed_beside_a_wrong_clock(world: World, chance: Random) -> Iterator
         yield
 
 
+@contextlib.contextmanager
+def leader_whose_clock_steps(world: World, chance: Random) -> Iterator[None]:
+    """One that was right before."""
+    name, *others = chance.sample(sorted(CONTROL), len(CONTROL))
+    with world.own_clock(name):
+        with world.without(others[0]), world.without(others[1]):
+            until(lambda: world.leader() == name, f"{name} decides")
+        world.set_clock(name, chance.choice((-200.0, 4.0, 200.0, 4000.0)))
+        yield
+
+
+def node_with_a_wrong_clock(world: World, chance: Random) -> Block:
+    return world.wrong_clock(chance.choice(sorted(HOSTS)), chance.choice((-200.0, 200.0, 4000.0)))
+
+
+def leader_on_a_slow_network(world: World, chance: Random) -> Block:
+    return world.slow(CONTROL[leader(world)])
+
+
+def host_on_a_slow_network(world: World, chance: Random) -> Block:
+    return world.slow(HOSTS[chance.choice(sorted(HOSTS))])
+
+
+@contextlib.contextmanager
+def leader_killed_while_a_host_is_cut_off(world: World, chance: Random) -> Iterator[None]:
+    with host_cut_off(world, chance), leader_killed(world, chance):
+        yield
+
+
+@contextlib.contextmanager
+def database_stands_still(world: World, chance: Random) -> Iterator[None]:
+    assert isinstance(world.database, SingleServer)
+    with world.database.stopped():
+        yield
+
+
 def leader_cloned(world: World, chance: Random) -> Block:
     return world.cloned(leader(world))
 
@@ -222,10 +258,15 @@ EVERYWHERE: list[Nemesis] = [
     follower_cut_off_from_the_database,
     follower_started_with_a_wrong_clock,
     leader_killed_beside_a_wrong_clock,
+    leader_whose_clock_steps,
+    node_with_a_wrong_clock,
+    leader_on_a_slow_network,
+    host_on_a_slow_network,
+    leader_killed_while_a_host_is_cut_off,
     leader_cloned,
     database_restored,
     database_restored_unnoticed,
     database_restored_under_running_control_nodes,
 ]
-ON_A_SINGLE_SERVER = [*EVERYWHERE, database_killed]
+ON_A_SINGLE_SERVER = [*EVERYWHERE, database_killed, database_stands_still]
 ON_PATRONI = [*EVERYWHERE, primary_switched_over, primary_killed, primary_cut_off]

@@ -135,6 +135,14 @@ class SingleServer:
     def kill(self) -> None:
         self._server.kill()
 
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        self._server.signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._server.signal(signal.SIGCONT)
+
 
 class PatroniCluster(patroni.Cluster):
     """Three servers, of which one is the primary, and one a synchronous standby."""
@@ -287,13 +295,26 @@ class World:
 
     @contextlib.contextmanager
     def wrong_clock(self, name: str, seconds: float) -> Iterator[None]:
-        """Start a control node again with a wall clock that is wrong, and corrected afterwards."""
+        """Start a process again with a wall clock that is wrong, and corrected afterwards."""
         with self.without(name):
-            self._clock(name).write_text(str(seconds))
+            self.set_clock(name, seconds)
         try:
             yield
         finally:
-            self._clock(name).write_text("0")
+            self.set_clock(name, 0.0)
+
+    @contextlib.contextmanager
+    def own_clock(self, name: str) -> Iterator[None]:
+        """Start a process again with a wall clock that `set_clock` changes."""
+        with self.without(name):
+            self.set_clock(name, 0.0)
+        try:
+            yield
+        finally:
+            self.set_clock(name, 0.0)
+
+    def set_clock(self, name: str, seconds: float) -> None:
+        self._clock(name).write_text(str(seconds))
 
     @contextlib.contextmanager
     def stopped(self, name: str) -> Iterator[None]:
@@ -381,6 +402,17 @@ class World:
         ports = self.network.ports
         rules = [f'iifname "{ports[a]}" oifname "{ports[b]}" drop' for a, b in sorted(ways)]
         self.network.host.run([NFT, CUT.format(rules="\n".join(rules))])
+
+    @contextlib.contextmanager
+    def slow(self, address: str) -> Iterator[None]:
+        """Let little through at a time to this address, late, and drop what is too much."""
+        port = ["dev", self.network.ports[address], "root"]
+        little = ["rate", "128kbit", "burst", "2k", "latency", "500ms"]
+        self.network.host.run(["tc", "qdisc", "add", *port, "tbf", *little])
+        try:
+            yield
+        finally:
+            self.network.host.run(["tc", "qdisc", "del", *port])
 
     # What operators do and see.
 
