@@ -1,5 +1,5 @@
-"""Clients that scenarios are played to: one that does what it should, and some that make one
-mistake each. Over real sockets, in threads, as fast as they may."""
+"""Clients that scenarios are played to: one that does what it should, and those with a mistake that
+no twin makes. Over real sockets, in threads, as fast as they may."""
 
 from __future__ import annotations
 
@@ -12,17 +12,14 @@ from urllib.parse import urlsplit
 from forewarn.testing.scenarios.result import CommandExit
 from forewarn.testing.session import Session
 
-PATH = "/metadata/scheduledevents?api-version={}"
+PATH = "/metadata/scheduledevents?api-version=2020-07-01"
 EVERY = 0.005  # seconds between two polls
-GETTING_READY = 40  # polls
 TIMEOUT = 2.0  # of one request
 
 
 class Good:
     """Takes whatever is no document for no answer. Sits a Freeze out, and approves what else is
     about its own machine, once, when it has got ready."""
-
-    version = "2020-07-01"
 
     def __init__(self, url: str, machine: str) -> None:
         parts = urlsplit(url)
@@ -55,7 +52,7 @@ class Good:
     def ask(self, method: str, body: str | None = None) -> dict[str, Any] | None:
         connection = http.client.HTTPConnection(*self._where, timeout=TIMEOUT)
         try:
-            connection.request(method, PATH.format(self.version), body, {"Metadata": "true"})
+            connection.request(method, PATH, body, {"Metadata": "true"})
             answer = connection.getresponse()
             said = answer.read()
             if answer.status != 200:
@@ -72,58 +69,6 @@ class ApprovesEverything(Good):
 
     def wants(self, event: dict[str, Any]) -> bool:
         return True
-
-
-class Meddles(Good):
-    """Approves what is about others at once, and its own when it has got ready."""
-
-    sights = 0
-
-    def wants(self, event: dict[str, Any]) -> bool:
-        if event["EventStatus"] != "Scheduled":
-            return False
-        if self.machine not in event["Resources"]:
-            return True
-        self.sights += 1
-        return self.sights > GETTING_READY
-
-
-class ApprovesFreezes(Good):
-    def wants(self, event: dict[str, Any]) -> bool:
-        return event["EventStatus"] == "Scheduled" and self.machine in event["Resources"]
-
-
-class NeverApproves(Good):
-    def wants(self, event: dict[str, Any]) -> bool:
-        return False
-
-
-class PlatformOnly(Good):
-    """Takes no note of what users ask for."""
-
-    def wants(self, event: dict[str, Any]) -> bool:
-        return super().wants(event) and event["EventSource"] == "Platform"
-
-
-class Outdated(Good):
-    """Asks with a version that is older than Terminate and Preempt."""
-
-    version = "2017-11-01"
-
-
-class OnlyLarger(Good):
-    """Takes no note of a document whose incarnation is not larger than the last one."""
-
-    last = 0
-
-    def poll(self) -> None:
-        document = self.ask("GET")
-        if document is None or not isinstance(document.get("Events"), list):
-            return
-        if document["DocumentIncarnation"] <= self.last:
-            return
-        self.last = document["DocumentIncarnation"]
-        self.handle(document["Events"])
 
 
 class OnlyOther(Good):
@@ -145,54 +90,6 @@ class FirstMachineOnly(Good):
 
     def wants(self, event: dict[str, Any]) -> bool:
         return super().wants(event) and event["Resources"][0] == self.machine
-
-
-class FirstOnly(Good):
-    """Looks at the first event of a document."""
-
-    def handle(self, events: list[dict[str, Any]]) -> None:
-        super().handle(events[:1])
-
-
-class Insistent(Good):
-    """Approves again and again, until the event has started; if it ever does."""
-
-    def handle(self, events: list[dict[str, Any]]) -> None:
-        super().handle(events)
-        started = {event["EventId"] for event in events if event["EventStatus"] == "Started"}
-        for id in self.approved - started:
-            self.approve(id)
-
-
-class ExpectsItsEnd(Good):
-    """Approves a Reboot, and takes it for granted that it does not go on after that."""
-
-    def wants(self, event: dict[str, Any]) -> bool:
-        return not self.approved and super().wants(event)
-
-
-class Seldom(Good):
-    """Asks once, and then does something else for longer than anybody waits."""
-
-    asked = False
-
-    def poll(self) -> None:
-        if not self.asked:
-            self.asked = True
-            super().poll()
-
-
-class Fragile(Good):
-    """Dies of the first answer that is no document."""
-
-    dead = False
-
-    def poll(self) -> None:
-        document = None if self.dead else self.ask("GET")
-        if document is None or "Events" not in document:
-            self.dead = True
-        else:
-            self.handle(document["Events"])
 
 
 class Clients:

@@ -56,6 +56,10 @@ def test_a_mistake_is_found_for_the_right_reason(mistake: str, name: str, tmp_pa
     assert not result.ok
 
 
+def test_every_shipped_scenario_finds_a_mistake() -> None:
+    assert {name for _, name in PAIRS} == set(scenarios.names())
+
+
 def test_the_command_line_comes_to_the_same_result() -> None:
     """With programs that are really started."""
     words = ["scenario", "run", "user-reboot", "--"]
