@@ -134,9 +134,11 @@ class WatchingDriver(PretendingDriver):
         super().__init__()
         self.reports: asyncio.Queue[Seen | Exception] = asyncio.Queue()
         self.watches = 0
+        self.report: Callable[[Seen], None] | None = None  # once it watches
 
     async def watch(self, report: Callable[[Seen], None]) -> None:
         self.watches += 1
+        self.report = report
         while True:
             given = await self.reports.get()
             if isinstance(given, Exception):

@@ -598,6 +598,8 @@ declare namespace api {
     inventory_host: string;
     disputed: boolean;
     polls_on: string;
+    drift: "elsewhere" | "unclear" | "missing" | "unknown" | "crashed" | "stopped" | null;
+    seen_on: Array<string>;
     spot: boolean;
     computer_name: string;
     vm_id: string;
@@ -625,6 +627,18 @@ declare namespace api {
     quiet: number;
   }
 
+  interface MachineDrift {
+    machine: string;
+    drift: "elsewhere" | "unclear" | "missing" | "unknown" | "crashed" | "stopped";
+    since: string;
+    group: string;
+    host: string;
+    seen_on: Array<string>;
+    state: string;
+    reason: string;
+    problem: string;
+  }
+
   interface MachineOutcome {
     name: string;
     group: string;
@@ -636,6 +650,8 @@ declare namespace api {
     inventory_host: string;
     disputed: boolean;
     polls_on: string;
+    drift: "elsewhere" | "unclear" | "missing" | "unknown" | "crashed" | "stopped" | null;
+    seen_on: Array<string>;
     spot: boolean;
     computer_name: string;
     vm_id: string;
@@ -1187,6 +1203,7 @@ declare namespace api {
     Asked extends `GET /v1/changes` ? ChangesPage :
     Asked extends `GET /v1/clock` ? Clock :
     Asked extends `GET /v1/control-nodes` ? Array<ControlNode> :
+    Asked extends `GET /v1/drift` ? Array<MachineDrift> :
     Asked extends `GET /v1/events` ? Array<Event> :
     Asked extends `GET /v1/faults` ? Array<Fault> :
     Asked extends `DELETE /v1/faults` ? Array<Fault> :
@@ -1277,6 +1294,7 @@ declare namespace api {
     | "getToken"
     | "getTonight"
     | "getVerdict"
+    | "listDrift"
     | "listEvents"
     | "listFaults"
     | "listGroups"
@@ -1363,6 +1381,7 @@ declare namespace api {
     | "deadline"
     | "description"
     | "disputed"
+    | "drift"
     | "driver"
     | "duration"
     | "enabled"
@@ -1450,6 +1469,7 @@ declare namespace api {
     | "scale_set"
     | "seconds"
     | "seed"
+    | "seen_on"
     | "select"
     | "short_notice"
     | "since"

@@ -89,6 +89,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     fleet: Fleet | None = None  # applied at the start; None: the inventory stays as it is
     fleet_file: str = ""  # the path that `fleet` was read from, for messages
     placement: Placement | None = None  # which source counts if a fleet file contradicts a move
+    inventory: str = "off"  # what drivers see of machines: off, report, follow
+    restart_crashed: bool = False  # machines, if the inventory follows what is seen
     record_moves: bool = True  # of machines that are heard by the node of another host
     removal_limit: RemovalLimit | None = None  # how many machines a change may remove; None: all
     force_fleet: bool = True  # apply it even if machines with an active event are removed

@@ -20,8 +20,9 @@ from forewarn.core import Group, Machine, Time
 from forewarn.core.registry import HostPut, HostRemoved
 from forewarn.drivers.hosts.connections import DriverConnections
 from forewarn.drivers.hosts.driver import HostsDriver
-from forewarn.drivers.hosts.messages import DriverRenewed
+from forewarn.drivers.hosts.messages import DriverHello, DriverRenewed
 from forewarn.drivers.port import Driver
+from forewarn.drivers.watching import keep_watching
 from forewarn.metadata.endpoint.app import MetadataApp
 from forewarn.metadata.endpoint.callers import Callers, Identity
 from forewarn.metadata.endpoint.recorder import Recorder
@@ -79,6 +80,7 @@ from forewarn.service.engine.writer import Writer
 from forewarn.service.faults.event_faults import EventFaults
 from forewarn.service.faults.registry import Faults
 from forewarn.service.fleet.apply import FleetApply
+from forewarn.service.fleet.follow import FollowedInventory
 from forewarn.service.indexes.events import ActiveEvents
 from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.indexes.machines import MachineIndex
@@ -102,6 +104,7 @@ from forewarn.service.telemetry.metrics import ServiceMetrics
 from forewarn.service.telemetry.reach import (
     drivers_warning,
     elsewhere_warning,
+    inventory_warning,
     nodeless_warning,
     reach_readings,
     reach_warning,
@@ -386,6 +389,9 @@ class Node(Component):
             config.removal_limit,
             config.address_rules,
         )
+        self.inventory = FollowedInventory(
+            store, platform, self.fleet_apply, self.host_index, restarts=config.restart_crashed
+        )
         self.executor.on_attempt = self.metrics.attempted
         self.health = ServiceHealth(
             *(store, self.scheduler, self.writer, self._endpoint_problem, driver.problem),
@@ -400,6 +406,7 @@ class Node(Component):
             "nodes": nodeless,
             "drivers": drivers_warning(self.host_index.drivers),
             "placement": elsewhere_warning(self.host_index),
+            "inventory": inventory_warning(self.host_index.sightings),
         }
 
     def _went_back(self) -> str:
@@ -425,6 +432,7 @@ class Node(Component):
             record_reach(self.trace, self.unreachable_hosts, self.writer.now)
         self.returns.load()
         await self.driver.open()
+        self._watch_machines(tasks)
         # Before anything new starts, so that nothing is resumed twice.
         self.executor.resume(restored)
         self.host_waits.resume()
@@ -440,6 +448,18 @@ class Node(Component):
         tasks.start(saver.keep_saving(), "saver")
         tasks.start(saver.keep_pruning(), "pruner")
         await self.configure_notifications(config.notify)
+
+    def _watch_machines(self, tasks: guard.Tasks) -> None:
+        """Compare the inventory with what the driver sees of the machines, if that is wanted."""
+        if self.config.inventory == "off":
+            return
+        if type(self.driver).watch is Driver.watch:
+            log.warning("this driver does not report machines; nothing is compared (inventory)")
+        sightings = self.host_index.sightings
+        sightings.begin(self.machine_index, lambda: self.writer.now().at)
+        tasks.start(keep_watching(self.driver, sightings.record), "watching the machines")
+        if self.config.inventory == "follow":
+            tasks.start(self.inventory.run(), "following the machines")
 
     async def configure_notifications(self, tables: Sequence[Notify]) -> None:
         """Follow the feed for these tables [[notify]], and for no others."""
@@ -485,11 +505,14 @@ class Node(Component):
         connections = self.driver.connections
         connections.problem = self.enrollments.driver_problem
         connections.renew = self._renewed_driver
-        drivers = self.host_index.drivers
+        drivers, sightings = self.host_index.drivers, self.host_index.sightings
         drivers.begin(lambda: self.writer.now().at)
-        self.driver.on_change = lambda hello, joined: drivers.changed(
-            hello.hosts, hello.driver, hello.version, joined=joined
-        )
+
+        def on_change(hello: DriverHello, joined: bool) -> None:
+            drivers.changed(hello.hosts, hello.driver, hello.version, joined=joined)
+            sightings.lost(hello.hosts)
+
+        self.driver.on_change = on_change
 
         def on_commit(commit: Commit, _: Mapping[str, Group]) -> None:
             for put in commit.puts:
@@ -656,6 +679,7 @@ class Node(Component):
             clock_acceptance=self.clock_acceptance,
             removals=self.removals,
             fleet_apply=self.fleet_apply,
+            inventory=self.inventory,
             tokens=self.tokens,
             sessions=self.sessions,
             access_tokens=AccessTokens(self.store, self.writer),

@@ -90,10 +90,17 @@ def list_(
         bool | None,
         typer.Option("--enabled/--disabled", help="Only machines of enabled groups."),
     ] = None,
+    drift: Annotated[
+        bool,
+        typer.Option("--drift", help="Instead, machines that are not as the inventory has them."),
+    ] = False,
     json: Json = False,
     url: Url = None,
 ) -> None:
     """List all machines with their state and endpoint."""
+    if drift:
+        _list_drift(json, url)
+        return
     filters = {"group": group, "label": label, "host": host, "health": health, "coverage": coverage}
     states = {"gone": gone, "not_back": not_back, "enabled": enabled}
     with service(url) as client:
@@ -122,6 +129,33 @@ def list_(
         print_clock(client)
 
 
+def _list_drift(json: bool, url: str | None) -> None:
+    with service(url) as client:
+        machines = client.drift()
+        if json:
+            print_json(machines)
+            return
+        print_table(
+            ("MACHINE", "DRIFT", "GROUP", "HOST", "SEEN ON", "STATE", "SINCE", "PROBLEM"),
+            [
+                (
+                    machine.machine,
+                    machine.drift,
+                    machine.group,
+                    machine.host,
+                    ", ".join(machine.seen_on),
+                    f"{machine.state} ({machine.reason})" if machine.reason else machine.state,
+                    time_text(machine.since),
+                    machine.problem,
+                )
+                for machine in machines
+            ],
+            minor=("SINCE", "GROUP"),
+            if_empty="no machine is known to differ from the inventory",
+        )
+        print_clock(client)
+
+
 def _print_machine(machine: s.Machine, client: ControlClient) -> None:
     print_fields(
         [
@@ -138,6 +172,7 @@ def _print_machine(machine: s.Machine, client: ControlClient) -> None:
             ("addresses", ", ".join(machine.addresses)),
             ("metadata", machine.metadata_url),
             ("state", _state(machine)),
+            *([("drift", _drift(machine))] if machine.drift else ()),
             ("polls", _polls(machine)),
             ("answers", _answers(machine)),
             ("events", ", ".join(machine.events) or "none"),
@@ -239,6 +274,11 @@ def _state(machine: s.Machine) -> str:
         return "present"
     since = time_text(machine.not_back.since)
     return f"not back since {since}, when event {machine.not_back.event} was carried out"
+
+
+def _drift(machine: s.Machine) -> str:
+    seen_on = f", seen on {', '.join(machine.seen_on)}" if machine.seen_on else ""
+    return f"{machine.drift}{seen_on}"
 
 
 def _row(machine: s.Machine) -> tuple[str, ...]:

@@ -108,6 +108,7 @@ class ControlClient:
     machines = Method(of_machines.LIST_MACHINES)
     machine = Method(of_machines.GET_MACHINE)
     unknown_callers = Method(of_machines.LIST_UNKNOWN_CALLERS)
+    drift = Method(of_machines.LIST_DRIFT)
     evict_machine = Method(of_machines.EVICT_MACHINE)
     fail_machine = Method(of_machines.FAIL_MACHINE)
     record_move = Method(of_machines.RECORD_MOVE)

@@ -30,6 +30,7 @@ from forewarn.service.engine.virtual_time import VirtualTime
 from forewarn.service.engine.writer import Check, RequestContext
 from forewarn.service.faults.registry import Faults
 from forewarn.service.fleet.apply import FleetApply
+from forewarn.service.fleet.follow import FollowedInventory
 from forewarn.service.indexes.overview import Overview
 from forewarn.service.platform.configurations import Configurations
 from forewarn.service.platform.enrollment import Enrollments
@@ -94,6 +95,7 @@ class Context(msgspec.Struct, frozen=True):
     history: History
     clock_acceptance: ClockAcceptance
     fleet_apply: FleetApply
+    inventory: FollowedInventory
     tokens: Tokens
     sessions: Sessions
     access_tokens: AccessTokens

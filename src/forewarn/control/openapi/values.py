@@ -30,6 +30,7 @@ from forewarn.service.faults import kinds, model, validate
 from forewarn.service.indexes.coverage import COVERAGES, Coverage
 from forewarn.service.indexes.events import EventOrder
 from forewarn.service.indexes.overview import OverviewBy, RowOrder, RowState
+from forewarn.service.indexes.sightings import DifferenceKind
 from forewarn.service.platform.explain import AdviceKind
 from forewarn.service.platform.hosts import MAINTENANCE_MODES, NodeState
 from forewarn.service.rollouts import rollouts
@@ -57,6 +58,7 @@ VALUES: Mapping[str, Any] = {
     "RowState": values(RowState),
     "NodeState": values(NodeState),
     "Coverage": values(Coverage),
+    "Drift": values(DifferenceKind),
     "CoverageFilter": list(COVERAGES),
     "MaintenanceMode": list(MAINTENANCE_MODES),
     "RolloutState": list(rollouts.STATES),

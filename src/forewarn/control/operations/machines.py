@@ -120,6 +120,14 @@ LIST_UNKNOWN_CALLERS = Operation(
     command="caller list",
 )
 
+LIST_DRIFT = Operation(
+    "GET /v1/drift",
+    "List machines that are not as the inventory has them",
+    list[s.MachineDrift],
+    paged=True,
+    command="machine list --drift",
+)
+
 RESTART_MACHINES = Operation(
     "POST /v1/batch/restart",
     "Restart several machines as their user, in one commit or not at all",

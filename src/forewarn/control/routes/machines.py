@@ -91,6 +91,7 @@ async def list_machines(
     polls, now = context().platform.poll_index.polls, context().platform.writer.now().at
     cursor = parse_name_cursor(after)
     members = _members(call, group, _hosts(host, health))
+    drift = dict(context().inventory.sightings.all())
 
     def covered(machine: Machine, coverage: str) -> bool:
         return machine.alive and has(coverage, polls(machine.name), now)
@@ -100,7 +101,7 @@ async def list_machines(
         if more:
             last = (machines[-1][0].name, machines[-1][1].name)
             add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
-        return core.machines(machines, polls, context().metadata_url_of, now)
+        return core.machines(machines, polls, context().metadata_url_of, now, drift)
 
     return await encode_in_thread(page)
 
@@ -139,7 +140,8 @@ def known_machine(name: str) -> tuple[Group, Machine]:
 def machine_view(group: Group, machine: Machine) -> s.Machine:
     platform = context().platform
     polls, now = platform.poll_index.polls(machine.name), platform.writer.now().at
-    return core.machine(group, machine, polls, context().metadata_url_of, now)
+    drift = context().inventory.sightings.all().get(machine.name)
+    return core.machine(group, machine, polls, context().metadata_url_of, now, drift=drift)
 
 
 @route(operations.GET_MACHINE)
@@ -148,6 +150,21 @@ def get_machine(call: Call, name: Name) -> s.Machine:
     group, machine = known_machine(name)
     call.headers["ETag"] = machine_tag(group, machine)
     return machine_view(group, machine)
+
+
+@route(operations.LIST_DRIFT)
+def list_drift(
+    request: Request[Any, Any, Any], call: Call, limit: Limit = MAX_PAGE, after: After = None
+) -> list[s.MachineDrift]:
+    """As the driver sees them, ordered by name. Empty unless the service compares (`inventory` in
+    its settings), and on a control node that does not decide."""
+    inventory = context().inventory
+    found = inventory.sightings.all()
+    page, more = take_page(sorted(name for name in found if name > (after or "")), limit)
+    if more:
+        last = (page[-1],)
+        add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
+    return [core.machine_drift(found[name], inventory.problems.get(name, "")) for name in page]
 
 
 @route(operations.RESTART_MACHINE)

@@ -65,6 +65,10 @@ class Machine(msgspec.Struct, kw_only=True):
     polls_on: Annotated[
         str, doc("Another host, whose node it polls: it may be there; empty: none.")
     ] = ""
+    drift: Annotated[
+        w.DriftName | None, doc("How it differs from what its driver sees; null: it does not.")
+    ] = None
+    seen_on: Annotated[list[str], doc("Hosts on which its driver sees it, if that differs.")] = []
     spot: Annotated[
         bool, doc("Whether it is a spot machine, which can be evicted at any time.")
     ] = False
@@ -899,6 +903,24 @@ class UnknownCaller(msgspec.Struct, kw_only=True):
     host: Annotated[str, doc("Host whose node was asked; empty: it was no node.")] = ""
     known_host: Annotated[
         str, doc("Other host that the machine is known to be on; empty: it no longer exists.")
+    ] = ""
+
+
+class MachineDrift(msgspec.Struct, kw_only=True):
+    """A machine that is not as the inventory has it, as its driver sees it."""
+
+    machine: Annotated[str, doc("Its name.")]
+    drift: Annotated[w.DriftName, doc("How it differs.")]
+    since: Annotated[w.Moment, doc("When that was noticed.")]
+    group: Annotated[
+        str, doc("Its group, or the one that it is described to belong to; empty: none.")
+    ] = ""
+    host: Annotated[str, doc("Host that it is known to be on; empty: none.")] = ""
+    seen_on: Annotated[list[str], doc("Hosts on which it was seen.")] = []
+    state: Annotated[str, doc("Its state there; empty: it was not seen.")] = ""
+    reason: Annotated[str, doc("Why it is in that state.")] = ""
+    problem: Annotated[
+        str, doc("Why the inventory does not follow; empty: it does not have to.")
     ] = ""
 
 

@@ -16,6 +16,7 @@ from forewarn.core.time import SECOND
 from forewarn.service.indexes.coverage import CoverageCounts, coverage_of
 from forewarn.service.indexes.host_drivers import HostDriver
 from forewarn.service.indexes.polls import MachinePolls, Shown
+from forewarn.service.indexes.sightings import Difference
 from forewarn.service.indexes.unknown_callers import UnknownCaller
 from forewarn.service.platform import platform as p
 from forewarn.service.platform.explain import EventExplanation
@@ -30,6 +31,7 @@ def machines(
     polls: Callable[[str], MachinePolls | None],
     url: Callable[[Machine], str],
     now: Time,
+    drift: Mapping[str, Difference],
 ) -> list[s.Machine]:
     """Convert many machines. Machines of a group must be adjacent, so that the events of the group
     are searched only once."""
@@ -42,9 +44,9 @@ def machines(
             for event in group.events:
                 for name in event.resources:
                     events.setdefault(name, []).append(event.id)
-        views.append(
-            machine(group, member, polls(member.name), url, now, events.get(member.name, []))
-        )
+        own = events.get(member.name, [])
+        found = drift.get(member.name)
+        views.append(machine(group, member, polls(member.name), url, now, own, found))
     return views
 
 
@@ -55,6 +57,7 @@ def machine(
     url: Callable[[Machine], str],
     now: Time,
     events: list[str] | None = None,
+    drift: Difference | None = None,
 ) -> s.Machine:
     """Convert a machine. `events` are the ids of its events, if they are already known."""
     if events is None:
@@ -70,6 +73,8 @@ def machine(
         inventory_host=machine.inventory_host,
         disputed=bool(machine.disputed) and not machine.disputed_by_poll,
         polls_on=machine.disputed if machine.disputed_by_poll else "",
+        drift=drift.kind.value if drift else None,
+        seen_on=list(drift.hosts) if drift else [],
         spot=machine.spot,
         computer_name=machine.computer_name,
         vm_id=machine.vm_id,
@@ -88,6 +93,22 @@ def machine(
         ignored_events=polls.ignored if polls else 0,
         last_answer=to_datetime(polls.answered) if polls and polls.answered is not None else None,
         events=events,
+    )
+
+
+def machine_drift(found: Difference, problem: str) -> s.MachineDrift:
+    """Convert a difference; `problem` is why the inventory does not follow."""
+    seen = found.seen
+    return s.MachineDrift(
+        machine=found.machine,
+        drift=found.kind.value,
+        since=to_datetime(found.since),
+        group=found.group or (seen.group if seen else ""),
+        host=found.known,
+        seen_on=list(found.hosts),
+        state=seen.state.value if seen else "",
+        reason=seen.reason if seen else "",
+        problem=problem,
     )
 
 

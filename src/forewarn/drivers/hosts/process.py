@@ -39,6 +39,7 @@ from forewarn.drivers.hosts.messages import (
     Verb,
 )
 from forewarn.drivers.port import Driver, Failed, Seen, Task
+from forewarn.drivers.watching import keep_watching
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
@@ -48,9 +49,8 @@ MIN_DIAL_PAUSE, MAX_DIAL_PAUSE = 0.05, 1.0  # seconds between two attempts to re
 GREETED_WITHIN = 10.0  # seconds in which control has to answer a hello
 SILENT = 4.0  # seconds without a message, after which other control nodes are dialled
 WATCH_EVERY = 0.5  # seconds between two looks at the connection
-# Seconds after which it is sent again that a complete enumeration has found the same machines, and
-# after which the driver is asked again to watch them if it has raised an error.
-ENUMERATED_EVERY, WATCHED_AGAIN = 20.0, 5.0
+# Seconds after which it is sent again that a complete enumeration has found the same machines.
+ENUMERATED_EVERY = 20.0
 LOG_AFTER, LOG_EVERY = 5.0, 30.0  # seconds without control before it is logged, and between records
 
 Dial: TypeAlias = Callable[[], Awaitable[MessageStream[ToDriver]]]
@@ -102,7 +102,7 @@ class DriverProcess:
     async def run(self) -> None:
         """Work for control until cancelled. The driver is open."""
         loops = guard.Tasks()
-        self._tasks.start(self._watch_machines(), "the driver's watch")
+        self._tasks.start(keep_watching(self._driver, self._note_seen), "the driver's watch")
         try:
             running = [loops.start(self._watch(), "signs of life")]
             running += [loops.start(self._keep_connected(d), "control") for d in self._dials]
@@ -218,15 +218,6 @@ class DriverProcess:
             self.on_status()
 
     # The machines.
-
-    async def _watch_machines(self) -> None:
-        while True:
-            try:
-                return await self._driver.watch(self._note_seen)
-            except Exception as error:  # of the driver, whatever it raises
-                why = f"{type(error).__name__}: {error}"
-                log.error("the driver raised an error while it watched the machines", why=why)
-            await guard.pause(WATCHED_AGAIN)
 
     def _note_seen(self, seen: Seen) -> None:
         """Pass on what the driver reports. Raises ValueError if it is not about this process, and

@@ -19,6 +19,8 @@ LOGS = ("auto", "console", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 REPLICATED = ("", "managed")
 UNREPORTED_MOVES = ("record", "hold")
+INVENTORY = ("off", "report", "follow")
+ON_CRASH = ("report", "restart")
 PLACEMENTS = ("", *(placement.value for placement in Placement))
 PATHS = (
     "fleet",
@@ -129,6 +131,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     placement: str = (
         ""  # which source counts for hosts of machines: file, reported; empty: undecided
     )
+    inventory: str = "off"  # what drivers see of machines: off, report, follow
+    on_crash: str = "report"  # with inventory = "follow", of machines: report, restart
     unreported_moves: str = "record"  # of machines that poll on another host: record, hold
     silence: str = "24h"  # time without a poll after which a group is disabled
     start_grace: str = "60s"  # after an interruption: no event starts by its NotBefore

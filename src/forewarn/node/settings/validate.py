@@ -23,8 +23,10 @@ from forewarn.node.settings import values
 from forewarn.node.settings.driver_tables import driver_config
 from forewarn.node.settings.model import (
     DEFAULT,
+    INVENTORY,
     LOG_LEVELS,
     LOGS,
+    ON_CRASH,
     PLACEMENTS,
     REPLICATED,
     UNREPORTED_MOVES,
@@ -140,6 +142,8 @@ class _Validation:
             fleet_file=settings.fleet,
             force_fleet=False,
             placement=self._get("placement", self._placement, None),
+            inventory=settings.inventory,
+            restart_crashed=settings.on_crash == "restart",
             record_moves=self._settings.unreported_moves == "record",
             removal_limit=self._get("max_removals", self._removal_limit, None),
             state=state,
@@ -221,12 +225,16 @@ class _Validation:
             ("log_level", LOG_LEVELS),
             ("placement", PLACEMENTS),
             ("unreported_moves", UNREPORTED_MOVES),
+            ("inventory", INVENTORY),
+            ("on_crash", ON_CRASH),
             ("replicated", REPLICATED),
         )
         for key, choices in simple:
             value = getattr(settings, key)
             if value not in choices:
                 self._problem(key, f"{key} = '{value}': {instead_of(value, choices)}")
+        if settings.on_crash == "restart" and settings.inventory != "follow":
+            self._problem("on_crash", 'on_crash = "restart" needs inventory = "follow"')
         for key in AT_LEAST_ONE:
             if getattr(settings, key) < 1:
                 self._problem(key, f"{key} must be at least 1")

@@ -37,6 +37,7 @@ const Where = ({ of }) => {
   return html`
     <${HostLink} name=${of.host} />
     ${of.polls_on && html`, but it polls on <${HostLink} name=${of.polls_on} />`}
+    ${of.drift && of.seen_on.join() !== of.host && html`, but its driver sees it on ${of.seen_on.length ? of.seen_on.map((host) => html`<${HostLink} name=${host} /> `) : "no host"}`}
     ${of.inventory_host !== of.host && html` <span class="quiet">(${of.inventory_host || "no host"} in the fleet file${of.disputed ? ", which was applied after the machine had moved" : ""})</span>`}
   `;
 };
@@ -48,6 +49,7 @@ export function Machine({ name }) {
     <${Page} title=${`Machine ${name}`} aside=${machine.data && html`
       <div class="badges">
         <${Badge} kind=${machine.data.gone ? "over" : KINDS[machine.data.coverage]}>${machine.data.gone || WORDS[machine.data.coverage]}<//>
+        ${machine.data.drift && html`<${Badge} kind="held">${machine.data.drift}<//>`}
         ${machine.data.not_back && !machine.data.gone && html`<${Badge} kind="held">not back<//>`}
         ${machine.data.spot && html`<${Badge} kind="scheduled">spot<//>`}
       </div>`}>

@@ -36,6 +36,7 @@ export const MachineTable = ({ machines, events = {}, caption, without }) => htm
             ${without !== "host" && html`<td><${HostLink} name=${machine.host} /></td>`}
             <td data-label="Polled"><${Coverage} of=${machine} /></td>
             <td>
+              ${machine.drift && html`<${Badge} kind="held">${machine.drift}<//>`}
               ${machine.not_back && html`<${Badge} kind="held">not back<//>`}
               ${machine.gone && html`<${Badge} kind="over">${machine.gone}<//>`}
               ${machine.events.map((id) => html`<div key=${id}>${events[id] ? html`<${Labelled} event=${events[id]} />` : html`<${EventLink} id=${id} />`}</div>`)}

@@ -12,6 +12,7 @@ from forewarn.core.labels import matches, parse
 from forewarn.core.registry import HaltReleased, HostPut, HostRemoved
 from forewarn.service.indexes.host_drivers import HostDrivers
 from forewarn.service.indexes.placement import Placement
+from forewarn.service.indexes.sightings import Sightings
 from forewarn.service.indexes.unreachable_hosts import UnreachableHosts
 from forewarn.store.port import Commit, Store
 
@@ -40,6 +41,7 @@ class HostIndex:
             store
         )  # told of commits after this index, which its listeners read
         self.drivers = HostDrivers(self.with_machines)
+        self.sightings = Sightings(self.machines_on)
         self.placement = Placement(store, self.unreachable, self._events_by_host)
 
     def load(self) -> None:
@@ -108,9 +110,13 @@ class HostIndex:
     def disputed_on(self, host: str) -> list[Machine]:
         """Return the machines of which it is disputed whether they are on this host: a fleet file
         names another host than the one that they are known to have moved to, or they poll on
-        another one."""
+        another one, or were seen there."""
         claimed = self._alive(self._disputed_by_host.get(host, {}))
-        return claimed + [machine for machine in self.machines_on(host) if machine.disputed]
+        claimed += [machine for machine in self.machines_on(host) if machine.disputed]
+        seen = {found.machine: found.group for found in self.sightings.disputed_on(host)}
+        for machine in claimed:
+            seen.pop(machine.name, None)
+        return claimed + self._alive(seen)
 
     def _alive(self, names: Mapping[str, str]) -> list[Machine]:
         return sorted(self._living(names), key=lambda machine: machine.name)
@@ -160,6 +166,7 @@ class HostIndex:
         if machines is not group.machines:
             gone, come = replaced(machines, group.machines)
             self.placement.machines_changed(gone, come)
+            self.sightings.machines_changed(gone, come)
             if self.unreachable.hosts:
                 hosts = {machine.name: machine.host for machine in come}
                 for machine in gone:
@@ -185,6 +192,7 @@ class HostIndex:
         if events is not group.events:
             past, present = replaced(events, group.events)
             self.placement.events_changed(past, present, group)
+            self.sightings.events_changed(past, present, group)
             if changed := _deleted(past) ^ _deleted(present):
                 self._changed |= {machine.host for machine in group.named(changed).values()}
             for event in past:

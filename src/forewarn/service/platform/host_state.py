@@ -48,17 +48,24 @@ def placement_problem(host_index: HostIndex, host: str) -> Refused | None:
     disputed = host_index.disputed_on(host)
     if not disputed:
         return None
+    seen = {found.machine: listing(found.hosts) for found in host_index.sightings.disputed_on(host)}
     where = [
-        f"{m.name} ({'polls on' if m.disputed_by_poll else 'file'}: {m.disputed}, known: {m.host})"
+        f"{m.name} ({_evidence(m)}: {m.disputed or seen.get(m.name, '')}, known: {m.host})"
         for m in disputed
     ]
     return conflict(
         f"it is not certain which machines are on host '{host}', because a fleet file, or where"
-        f" they poll, contradicts where they are known to be: {listing(where)}; a machine on it"
-        " might not be warned",
+        " they poll or were seen, contradicts where they are known to be:"
+        f" {listing(where)}; a machine on it might not be warned",
         hint=Hint.RECORD_MOVE,
         about=disputed[0].name,
     )
+
+
+def _evidence(machine: Machine) -> str:
+    if not machine.disputed:
+        return "seen on"
+    return "polls on" if machine.disputed_by_poll else "file"
 
 
 def disputed_notes(host_index: HostIndex, host: str) -> tuple[str, ...]:

@@ -4,11 +4,13 @@ warnings."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from forewarn.core.time import SECOND, Time
 from forewarn.service.indexes.host_drivers import HostDrivers
 from forewarn.service.indexes.hosts import HostIndex
+from forewarn.service.indexes.sightings import DifferenceKind, Sightings
 from forewarn.service.indexes.unreachable_hosts import UnreachableHosts
 from forewarn.service.telemetry.samples import Sample, gauge
 from forewarn.support.text import counted, utc
@@ -41,6 +43,15 @@ def reach_readings(index: HostIndex, now: Time, *, went_back: bool) -> Iterator[
         "forewarn_machines_elsewhere",
         "Machines that poll on another host than the one that they are known to be on",
         {(): len(index.strayed)} if unreachable.known else {},
+    )
+    kinds = Counter(found.kind.value for found in index.sightings.all().values())
+    yield gauge(
+        "forewarn_machines_differing",
+        "Machines that are not as the inventory has them, by kind, as their driver sees them",
+        {(kind.value,): kinds[kind.value] for kind in DifferenceKind}
+        if index.sightings.known
+        else {},
+        "kind",
     )
     yield gauge(
         "forewarn_state_went_back",
@@ -102,4 +113,18 @@ def elsewhere_warning(hosts: HostIndex) -> str:
     return (
         f"{counted(len(hosts.strayed), 'machine')} polls on another host than the one that it is"
         " known to be on, so that nothing starts for it; see 'forewarn caller list'"
+    )
+
+
+def inventory_warning(sightings: Sightings) -> str:
+    """Return a sentence for operators; empty if machines are as the inventory has them, or were not
+    seen. Machines that it does not have, or that do not run, need no warning."""
+    kinds = DifferenceKind.ELSEWHERE, DifferenceKind.UNCLEAR, DifferenceKind.MISSING
+    count = sum(found.kind in kinds for found in sightings.all().values())
+    if not count:
+        return ""
+    verb = "is" if count == 1 else "are"
+    return (
+        f"{counted(count, 'machine')} {verb} not on the host that the inventory has, as the driver"
+        " sees it; see 'forewarn machine list --drift'"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from forewarn.drivers.hosts import process as module
+from forewarn.drivers import watching
 from forewarn.drivers.hosts.messages import Verb
 from forewarn.drivers.port import Done, Failed, Happened, Later, Seen, Unknown
 from helpers.driver_processes import (
@@ -181,7 +181,7 @@ def test_machines_are_reported_to_whoever_decides_and_again_to_the_next(tmp_path
 def test_a_driver_whose_watch_raises_an_error_is_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "WATCHED_AGAIN", 0.0)
+    monkeypatch.setattr(watching, "WATCHED_AGAIN", 0.0)
 
     async def body(control: Fleet) -> None:
         driver = WatchingDriver()

@@ -26,6 +26,8 @@ ABSENT = (  # while there is nothing that they could be about
     "forewarn_control_requests",
     "forewarn_certificate_expiry_timestamp_seconds",
     "forewarn_token_expiry_timestamp_seconds",
+    "forewarn_drivers_disconnected",
+    "forewarn_machines_differing",
 )
 STATE = (
     "forewarn_machine_coverage",
