@@ -329,7 +329,7 @@ class Hosts(Simulation):
 
     address = Address("127.0.0.1", 1)
 
-    def listen(self, _config: Any, _certificates: Any, nodes: HostNodes) -> Any:
+    def listen(self, _config: Any, _certificates: Any, nodes: HostNodes, _drivers: Any) -> Any:
         self.host_nodes = nodes
         return [self]
 
