@@ -419,6 +419,7 @@ class Node(Component):
             store, self.poll_index, self.clock, has_nodes=config.has_nodes
         )
         restored = await after_restore.take_up(store, self.writer, sightings, ends)
+        await self.returns.load()  # nobody can ask for a decision yet
         if self.trace:
             engine = engine_name(config.state)
             self.trace.begin(store, self.clock, self.writer.now, engine=engine, answered=answered)
@@ -430,7 +431,6 @@ class Node(Component):
         self.unreachable_hosts.begin(self.writer.now().at)
         if self.trace:
             record_reach(self.trace, self.unreachable_hosts, self.writer.now)
-        self.returns.load()
         await self.driver.open()
         self._watch_machines(tasks)
         # Before anything new starts, so that nothing is resumed twice.

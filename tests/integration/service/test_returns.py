@@ -15,7 +15,7 @@ from forewarn.core.time import HOUR, MINUTE, SECOND
 from forewarn.drivers.port import Checked, Done, Driver, NotYet, Observed, Ok, Performed, Task
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.node import Config, Node
-from forewarn.service.engine import executor
+from forewarn.service.engine import executor, returns
 from forewarn.service.fleet.build import Fleet
 from forewarn.service.fleet.read import parse
 from forewarn.store import MemoryStore
@@ -158,6 +158,21 @@ def test_a_service_that_was_restarted_goes_on_waiting() -> None:
             assert waiting(second) == ("web_0",)
             poll(second, "web_0")
             await until_async(lambda: not second.store.groups["web"].events)
+
+    run(body())
+
+
+def test_others_have_their_turn_while_very_many_machines_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(returns, "LOAD_SLICE", 1)
+
+    async def body() -> None:
+        async with node(store=MemoryStore(Disk())) as running:
+            turns: list[str] = []
+            asyncio.get_running_loop().call_soon(turns.append, "other")
+            await running.returns.load()
+            assert turns == ["other"]
 
     run(body())
 

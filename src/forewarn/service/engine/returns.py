@@ -20,7 +20,9 @@ from forewarn.service.engine.scheduler import Scheduler
 from forewarn.service.engine.writer import Writer
 from forewarn.service.indexes.polls import PollIndex
 from forewarn.store.port import Commit, Store, StoreFailed
+from forewarn.support import guard
 
+LOAD_SLICE = 64  # groups that are looked at before the event loop gets its turn
 TRY_AGAIN: Duration = SECOND  # after which a change that could not be stored is decided again
 
 
@@ -41,11 +43,13 @@ class Returns:
         writer.follow_polls(polls.by_machine, self.heard, self._not_back)
         store.on_own_commit(self._on_commit)
 
-    def load(self) -> None:
-        """Begin with what is stored, before the first decision."""
+    async def load(self) -> None:
+        """Begin with what is stored, before the first decision, in turns with everything else."""
         for known in (self._awaited, self.heard, self._lost, self._not_back):
             known.clear()
-        for group in self._store.groups.values():
+        for n, group in enumerate(list(self._store.groups.values()), 1):
+            if n % LOAD_SLICE == 0:
+                await guard.pause(0)
             for machine in group.machines:
                 if machine.not_back is not None:  # of very many, few
                     self._await_machine(group.name, machine)
