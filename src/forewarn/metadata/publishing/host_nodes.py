@@ -73,6 +73,7 @@ from forewarn.metadata.publishing.publisher import (
     Publisher,
 )
 from forewarn.metadata.publishing.strays import Strays
+from forewarn.metadata.publishing.twins import TWO_NODES, Twins
 from forewarn.metadata.upstream import LocalUpstream
 from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.indexes.unreachable_hosts import NodeConnection
@@ -337,6 +338,7 @@ class HostNodes:
         self._ended: dict[str, str] = {}  # by host: why its last connection was ended
         self.lost_commits = lost_commits
         self._greeting: Counter[str] = Counter()  # by host: connections that are not served yet
+        self._twins = Twins()
         self._barred: dict[str, float] = {}  # by host: until when it gets no connection
         self.strays = Strays(hosts.platform, host_index, tasks, self._ask_last_poll)
         self._unreachable.connection = self.connection
@@ -576,6 +578,11 @@ class HostNodes:
                 f"this is forewarn {__version__} (protocols {NODE_PROTOCOLS}), the node is"
                 f" {hello.version} (protocols {hello.protocols}); upgrade the older one"
             )
+        if self._twins.greeted(host, hello.instance, guard.monotonic()):
+            if member := self._members.get(host):
+                self.cut(member, TWO_NODES)
+            self._ended[host] = TWO_NODES
+            return TWO_NODES
         leadership = self._store.leadership
         term = leadership.term if leadership else 0
         if leadership and guard.boottime() >= leadership.until and hello.term > term:

@@ -25,6 +25,7 @@ from forewarn.metadata.publishing import (
     host_nodes,
     node_upstream,
     publisher,
+    twins,
     updates,
 )
 from forewarn.metadata.publishing.messages import (
@@ -203,6 +204,42 @@ def test_a_certificate_is_for_one_host(tmp_path: Path) -> None:
             answer = await hello("h1", "h1", term=7)
             assert isinstance(answer, Unwelcome)
             assert "term 7" in answer.reason
+
+    play(body)
+
+
+def test_of_two_nodes_of_one_host_neither_is_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_upstream, "MAX_DIAL_PAUSE", 0.1)
+    monkeypatch.setattr(twins, "REMEMBERED", 1.5)
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with two_nodes(control) as (node, h1, h2):
+            await h2.upstream.enable("web")
+            performed: list[str] = []
+
+            async def perform(task: Task) -> Done:
+                performed.append(task.event)
+                return Done()
+
+            monkeypatch.setattr(node.executor.driver, "perform", perform)
+            async with host_node(control, "h1", tmp_path / "clone") as clone:
+                await until(
+                    lambda: h1.upstream.problem == clone.upstream.problem == twins.TWO_NODES
+                )
+                assert not h1.upstream.connected
+                assert not clone.upstream.connected
+                assert node.host_index.unreachable.is_unreachable("h1")
+                connection = node.host_index.unreachable.connection("h1")
+                assert connection is not None
+                assert connection.ended == twins.TWO_NODES
+                id = await reboot(node, "web_0")
+                assert await h2.upstream.approve("web_1", "web", [id])
+                assert performed == []
+            await until(lambda: performed == [id])
+            assert h1.upstream.connected
 
     play(body)
 

@@ -1,0 +1,43 @@
+"""Two nodes with the certificate of one host, such as that of a clone of its machine.
+
+Each of them takes the other's place, so that both come back again and again; a node that was
+started again does not, since its former process has ended. As long as there are two, neither is
+served: guests of the one would be taken for informed when the other has confirmed a change.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+COMEBACKS = 2  # of a process after another one; a message of one that has ended may arrive late
+REMEMBERED = 30.0  # seconds after its last hello; a node without a connection sends one a second
+MOST = 8  # processes of one host that are remembered
+
+TWO_NODES = (
+    "two nodes have the certificate of this host, so neither is served; end the one on the clone,"
+    " or give each host a certificate of its own"
+)
+
+
+class _Process(msgspec.Struct, frozen=True):
+    last: float  # when it has sent a hello
+    comebacks: int  # how often it has done so after another process had done so
+
+
+class Twins:
+    def __init__(self) -> None:
+        # By host and process: the one that has sent the last hello is the last.
+        self._processes: dict[str, dict[str, _Process]] = {}
+
+    def greeted(self, host: str, instance: str, at: float) -> bool:
+        """Note a hello from a process. Returns whether it is one of two nodes of its host."""
+        known = self._processes.get(host, {})
+        processes = {n: p for n, p in known.items() if at - p.last < REMEMBERED}
+        latest = next(reversed(processes), instance)
+        before = processes.pop(instance, None)
+        comebacks = before.comebacks + (latest != instance) if before and processes else 0
+        processes[instance] = _Process(at, comebacks)
+        while len(processes) > MOST:
+            del processes[next(iter(processes))]
+        self._processes[host] = processes
+        return len(processes) > 1 and any(p.comebacks >= COMEBACKS for p in processes.values())
