@@ -356,13 +356,15 @@ class Executor:
         self, event: Event, outcome: Outcome, called: Sequence[Task]
     ) -> tuple[Impact, ...]:
         """Return what an attempt has done to machines, and no earlier one: when the driver was
-        called, or, if it was only seen that it was done, now."""
+        called, or, if it was only seen that it was done, now. What was done before a backup was
+        restored was reported then."""
         task = called[0] if called else None
         away: Mapping[str, float] = {}
         machines: Iterable[str] | None = None
         match outcome:
             case Done(away=away):
-                task = task or self.task(event)
+                if task is None and not self.older_than_restore(event.id, event.raised_at):
+                    task = self.task(event)
             case Failed(moved=moved, away=away):
                 machines = moved
             case Unclear():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from forewarn.service.engine.impacts import measured
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.store.port import HistoryQuery
+from forewarn.store.sqlite.state_file import SqliteFile
 from forewarn.testing import SAMPLE, Service
 from unit.service.engine.test_executor import LOST, Scripted, started, status
 
@@ -152,6 +154,30 @@ def test_an_event_that_goes_on_after_a_restart_is_recorded_once(
         service.clock.advance("2m")
         assert status(service, id).over
     assert len(recording.impacts()) == 1
+
+
+def test_an_event_that_was_over_before_a_restore_is_recorded_once(tmp_path: Path) -> None:
+    state, copied = tmp_path / "state.db", tmp_path / "copied.db"
+    recording = Recording(tmp_path)
+
+    def service(driver: Scripted) -> Service:
+        return Service(SAMPLE, driver=driver, record=recording.path, state=state)
+
+    with service(Scripted(Running(60 * SECOND), Done())) as before:
+        id = started(before)
+        with sqlite3.connect(state) as source, sqlite3.connect(copied) as target:
+            source.backup(target)
+        before.clock.advance("2m")
+        assert status(before, id).over
+    for file in tmp_path.glob("state.db*"):
+        file.unlink()
+    copied.rename(state)
+    SqliteFile(state).mark_restored()
+    with service(Scripted(observes=Happened())) as after:
+        after.clock.advance("10m")
+        assert status(after, id).over
+    lines = map(json.loads, recording.path.read_text().splitlines())
+    assert [line["event"] for line in lines if line["kind"] == "impact"] == [id]
 
 
 def test_what_was_not_done_before_a_restart_is_not_recorded(tmp_path: Path) -> None:
