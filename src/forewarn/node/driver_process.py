@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from forewarn.drivers import registry
 from forewarn.drivers.hosts.fences import Fences, FencesUnusable
 from forewarn.drivers.hosts.messages import DRIVER_URI, ToDriver
 from forewarn.drivers.hosts.process import DriverProcess
-from forewarn.drivers.port import Driver, DriverContext
+from forewarn.drivers.port import Driver, DriverContext, Seen
 from forewarn.node.component import Component
 from forewarn.node.config import DriverProcessConfig
 from forewarn.node.listening.certificates import Pair, examine
@@ -18,7 +18,10 @@ from forewarn.node.listening.node_connections import make_tls_dial
 from forewarn.node.listening.renewal import CertificateRenewal
 from forewarn.node.listening.tls import Certificates, CertificateUnusable
 from forewarn.support import guard
+from forewarn.support.logs import logger
 from forewarn.support.text import listing
+
+log = logger("forewarn")
 
 
 class DriverUnusable(Exception):
@@ -72,6 +75,32 @@ class RunningDriver(Component):
         self._stack.push_async_callback(tasks.end)
         tasks.start(self._certificates.watch(), "certificates")
         self.running = tasks.start(self.process.run(), "driver process")
+
+    def write_ports(self, file: Path) -> None:
+        """Keep the ports of the machines in a file, as `forewarn node rules` reads it."""
+
+        def write(seen: Sequence[Seen]) -> None:
+            if not all(of_host.whole for of_host in seen) or len(seen) < len(self.config.hosts):
+                return  # a port that is not listed would be cut off
+            lines = [
+                f"{port} {mac} {machine.name}\n"
+                for of_host in seen
+                for machine in of_host.machines
+                for port, mac in machine.ports.items()
+                if not any(c.isspace() or c == "#" for c in f"{port}{mac}{machine.name}")
+            ]
+            text = "".join(sorted(lines))
+            try:
+                if not file.exists() or file.read_text() != text:
+                    new = file.with_name(f"{file.name}.new")
+                    new.write_text(text)
+                    new.chmod(0o644)  # for those who load the rules
+                    new.replace(file)
+            except OSError as error:
+                log.error("the ports of machines cannot be written", file=str(file), why=str(error))
+
+        self.process.on_seen = write
+        write(list(self.process.seen.values()))
 
     def _may_act(self) -> bool:
         return self.process.may_act()

@@ -23,12 +23,14 @@ INVENTORY = {
 A, B = "52:54:00:00:00:10", "52:54:00:00:00:11"
 
 
-def run(room: Path, ports: str, inventory: str | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    room: Path, ports: str, inventory: str | None = None, *more: Path
+) -> subprocess.CompletedProcess[str]:
     (room / "ports").write_text(ports)
     listed = [{"name": name, "addresses": known} for name, known in INVENTORY.items()]
     (room / "machines.json").write_text(json.dumps(listed) if inventory is None else inventory)
     machines = f"--machines={room / 'machines.json'}"
-    argv = [sys.executable, str(FILLER), str(room / "ports"), machines]
+    argv = [sys.executable, str(FILLER), str(room / "ports"), *map(str, more), machines]
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=LIMIT)
 
 
@@ -50,6 +52,17 @@ def test_a_machine_has_the_addresses_of_the_inventory_and_the_one_of_its_mac(
     ]
     assert elements(said.stdout, "bridge forewarn owned4") == ["10.0.0.1", "10.0.0.10"]
     assert said.stderr.startswith("note: 3 of 4 ")
+
+
+def test_of_a_port_the_first_file_that_has_it_counts(tmp_path: Path) -> None:
+    (tmp_path / "seen").write_text(f"vnet0 {B} web_1\nvnet1 {B} web_1\n")
+    ran = run(tmp_path, f"host 10.0.0.1\nvnet0 {A} web_0\n", None, tmp_path / "seen")
+    assert ran.returncode == 0, ran
+    macs = [f'"vnet0" . {A}', f'"vnet1" . {B}']
+    assert elements(ran.stdout, "bridge forewarn macs") == macs
+    (tmp_path / "seen").write_text("vnet1 wrong web_1\n")
+    ran = run(tmp_path, f"vnet0 {A} web_0\n", None, tmp_path / "seen")
+    assert f"{tmp_path / 'seen'}:1: 'wrong' is not the MAC address" in ran.stderr
 
 
 def test_an_empty_port_file_flushes_the_sets(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from helpers.serve_process import (
 )
 from helpers.waiting import until
 
+MAC = "52:54:00:00:00:10"
 FLEET = """
 hosts: [h1, h2]
 groups:
@@ -122,6 +123,7 @@ class Hosts:
             pair = authority.issue(f"forewarn:driver:{host}")
             text = DRIVER.format(host=host, port=port, pair=pair)
             (directory / f"{host}.toml").write_text(text)
+            (directory / host).mkdir()
         (directory / "carry").write_text(CARRY)
         (directory / "carry").chmod(0o755)
         self.settings = settings
@@ -139,7 +141,10 @@ class Hosts:
         self.settings.write_text('inventory = "follow"\n' + self.settings.read_text())
 
     def see(self, host: str, *names: str, removed: tuple[str, ...] = ()) -> None:
-        machines = tuple(SeenMachine(name=name, state=MachineState.RUNNING) for name in names)
+        machines = tuple(
+            SeenMachine(name=name, state=MachineState.RUNNING, ports={"vnet0": MAC})
+            for name in names
+        )
         seen = Seen(host=host, machines=machines, whole=True, removed=removed)
         new = self.directory / "new.json"
         new.write_bytes(msgspec.json.encode(seen))
@@ -160,7 +165,7 @@ class Hosts:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=environment(self.directory),
+            env=environment(self.directory, RUNTIME_DIRECTORY=str(self.directory / host)),
         )
         running = Running(process, argv)
         try:
@@ -170,6 +175,9 @@ class Hosts:
         finally:
             process.kill()
             process.wait()
+
+    def ports(self, host: str) -> str:
+        return (self.directory / host / "ports").read_text()
 
     def lines(self, name: str) -> list[int]:
         file = self.directory / name
@@ -265,6 +273,8 @@ def test_the_inventory_follows_what_happens_on_the_hosts(hosts: Hosts) -> None:
             until(lambda: drift("drift") == ["unclear"])
             hosts.see("h1", removed=("web-0",))
             until(lambda: follows("h2"))
+            assert hosts.ports("h1") == ""
+            assert hosts.ports("h2") == f"vnet0 {MAC} web-0\n"
             assert service.get(f"/v1/events/{event}")["status"] == "Withdrawn"
             first.process.kill()
             first.process.wait()

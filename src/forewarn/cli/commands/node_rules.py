@@ -31,6 +31,7 @@ from forewarn.node.settings.host_node import load_node
 from forewarn.node.settings.model import SettingsError
 
 FILLER = "forewarn-guests"
+DRIVER_PORTS = Path("/run/forewarn-driver/ports")  # where the driver process of this host sees them
 ASK_WITHIN = 10.0  # seconds in which the node has to answer
 MAX_ANSWER = 64 * 1024 * 1024  # bytes
 
@@ -45,8 +46,9 @@ def rules(config: Path | None, flags: Mapping[str, Any], ports: Path, *, learned
     filler = shutil.which(FILLER) or shutil.which(FILLER, path=str(packaged))
     if filler is None:
         fail(f'{FILLER} is not in PATH; see "Networking for guests" in the documentation')
-    what = "--learned" if learned else str(ports)
-    command = [filler, what, "--machines=-", "--one-host"]
+    seen = [str(DRIVER_PORTS)] if DRIVER_PORTS.exists() else []
+    what = ["--learned"] if learned else [str(ports), *seen]
+    command = [filler, *what, "--machines=-", "--one-host"]
     sys.stdout.flush()
     status = subprocess.run(command, input=machines(loaded.config), check=False).returncode
     if status != 0:

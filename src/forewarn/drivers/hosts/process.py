@@ -79,7 +79,7 @@ class DriverProcess:
         self._greeting = asyncio.Lock()
         self._stream: MessageStream[ToDriver] | None = None  # of the control node that it works for
         self._calls: dict[str, tuple[MessageStream[ToDriver], int]] = {}  # under way, by event
-        self._seen: dict[str, Seen] = {}  # by host: its machines, as far as they are known
+        self.seen: dict[str, Seen] = {}  # by host: its machines, as far as they are known
         self._enumerated: dict[str, float] = {}  # by host: when they were sent, all of them
         self._heard = 0.0  # when control sent something last, in boot time
         self._term = 0  # the highest of a control node that it has worked for
@@ -87,6 +87,7 @@ class DriverProcess:
         self.problem = "it has not been reached yet"  # why there is no connection; empty: there is
         self.wants_renewal: Callable[[], bool] = lambda: False  # of the certificate
         self.on_renewed: Callable[[DriverRenewed], None] = lambda _: None
+        self.on_seen: Callable[[Sequence[Seen]], None] = lambda _: None  # called with all there is
         self.on_status: Callable[[], None] = lambda: None  # called when `problem` has changed
 
     def may_act(self) -> bool:
@@ -169,7 +170,7 @@ class DriverProcess:
             self._unreachable.reset()
             self._note("")
             log.info("control accepts this driver process", hosts=list(self._hosts))
-            for seen in self._seen.values():
+            for seen in self.seen.values():
                 stream.send(seen)
             return True
 
@@ -225,14 +226,15 @@ class DriverProcess:
         if seen.host not in self._hosts:
             raise ValueError(f"it reports about host '{seen.host}', {self._own_hosts}")
         msgspec.msgpack.decode(msgspec.msgpack.encode(seen), type=Seen)
-        earlier, now = self._seen.get(seen.host, Seen(host=seen.host)), guard.monotonic()
+        earlier, now = self.seen.get(seen.host, Seen(host=seen.host)), guard.monotonic()
         after = seen.after(earlier)
         again = self._enumerated.get(seen.host, 0.0) + ENUMERATED_EVERY
         if after == earlier and not (seen.whole and now >= again):
             return
-        self._seen[seen.host] = after
+        self.seen[seen.host] = after
         if seen.whole:
             self._enumerated[seen.host] = now
+        self.on_seen(list(self.seen.values()))
         if self._stream is not None:
             self._stream.send(seen)
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from pathlib import Path
 
 import msgspec
 
@@ -28,6 +29,8 @@ async def run_driver(loaded: LoadedDriverSettings) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with RunningDriver(loaded.config) as driver:
+        if directory := os.environ.get("RUNTIME_DIRECTORY"):  # of the unit
+            driver.write_ports(Path(directory) / "ports")
         notifier.ready(driver.status_line())
         driver.process.on_status = lambda: notifier.status(driver.status_line())
         tasks.start(notifier.keep_notifying(driver.status_line, lambda: ""), "notifier")

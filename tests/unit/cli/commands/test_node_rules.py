@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
+from forewarn.cli.commands import node_rules
 from forewarn.core import Durations, GroupKind, GroupView, Machine
 from forewarn.core.fleet import Place
 from forewarn.metadata.publishing.journal import Journal, Told
@@ -83,6 +84,17 @@ def test_the_machines_of_the_journal_are_tied_to_their_ports(
         ports.write("vnet3 52:54:00:00:00:13 web_3 10.0.0.13\n")  # is about to move here
     assert rules(tmp_path) == (0, "")
     assert '"vnet3" . 52:54:00:00:00:13 . 10.0.0.13' in capfd.readouterr().out
+
+
+def test_ports_that_the_driver_sees_are_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, TOLD)
+    (tmp_path / "ports").write_text("host 10.0.0.1\n")
+    (tmp_path / "seen").write_text(f"vnet0 {MAC} web_0\n")
+    monkeypatch.setattr(node_rules, "DRIVER_PORTS", tmp_path / "seen")
+    assert rules(tmp_path)[0] == 0
+    assert f'"vnet0" . {MAC} . 10.0.0.10' in capfd.readouterr().out
 
 
 def test_a_wrong_line_of_the_file_is_reported_and_nothing_is_printed(
