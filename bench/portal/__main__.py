@@ -41,7 +41,7 @@ EVENTS, SECONDS = 1_000, 10.0  # of a storm
 GUESTS = 50
 LOOK = 0.5  # seconds between two looks at the heap
 NOBODY = "no page"
-PAGES = {"Fleet": ("fleet", ".fleet-map canvas"), "Status": ("", "h1"), "Events": ("events", "h1")}
+PAGES = {"Fleet": ("fleet", ".fleet-map path"), "Status": ("", "h1"), "Events": ("events", "h1")}
 DRAWN, MOVED, LONGEST, HEAP, WHEEL = 2_000.0, 300.0, 200.0, 150.0, 200.0  # ms, kB, ms, MB, kB
 
 

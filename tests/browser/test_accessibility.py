@@ -197,8 +197,7 @@ def test_the_picture_of_the_fleet_is_also_a_table_with_links(
 ) -> None:
     del names
     with portal(browser, service, "/fleet?by=group") as page:
-        expect(page.locator("canvas")).to_have_attribute("aria-hidden", "true")
-        page.get_by_text("The same as a table").press("Enter")
+        expect(page.locator(".fleet-map")).to_have_attribute("aria-hidden", "true")
         row = page.get_by_role("row").filter(has_text="web")
         expect(row.get_by_role("cell").first).to_have_text("web")
         row.get_by_role("link", name="web").press("Enter")

@@ -16,7 +16,7 @@ from helpers.oidc_issuer import issuer
 from helpers.token_api import Api, token
 
 FLEET = """
-hosts: [host-a, host-b]
+hosts: [{name: host-a, labels: {rack: r1}}, {name: host-b, labels: {rack: r2}}]
 groups:
   - name: web
     kind: scale-set
@@ -118,30 +118,38 @@ def test_only_what_starts_together_is_shown_as_one_maintenance(browser: Browser)
             expect(page.get_by_role("row").filter(has_text="Redeploy")).to_have_count(3)
 
 
-def test_the_fleet_is_the_same_as_a_picture_and_as_a_table(
+def test_the_fleet_is_summed_by_a_label_and_what_is_not_quiet_comes_first(
     browser: Browser, service: Service
 ) -> None:
     service.schedule("Reboot", "web_0")
     with portal(browser, service, "/fleet") as page:
         expect(page.get_by_text("2 machines on 2 hosts")).to_be_visible()
-        page.get_by_text("The same as a table").click()
-        row = page.get_by_role("row").filter(has_text="host-a")
-        expect(row.get_by_role("cell").nth(1)).to_have_text("healthy")
-        expect(row.get_by_role("cell").nth(5)).to_have_text("1")  # scheduled
-        page.get_by_label("With machines that are").select_option("scheduled")
+        rows = page.get_by_role("row")
+        expect(rows.nth(1)).to_contain_text("host-a")
+        expect(rows.nth(1).get_by_role("cell").nth(5)).to_have_text("1")  # scheduled
+        page.get_by_label("Only what is").select_option("scheduled")
         expect(page).to_have_url(f"{service.control_url}/ui/fleet?state=scheduled")
         expect(page.get_by_text("1 machine on 1 host")).to_be_visible()
-        page.get_by_label("With machines that are").select_option("")
+        page.get_by_label("Only what is").select_option("")
         api = Api(service.control_url)
         assert api.post("/v1/hosts/host-b/cordon", {}).status == 200
         assert api.post("/v1/hosts/host-b/fail", {}).status == 200
-        row = page.get_by_role("row").filter(has_text="host-b")
-        expect(row.get_by_role("cell").nth(1)).to_have_text("failed, cordoned")
-        page.get_by_label("Hosts that are").select_option("failed")
-        expect(page).to_have_url(f"{service.control_url}/ui/fleet?health=failed")
-        expect(page.get_by_text("1 machine on 1 host")).to_be_visible()
-        page.get_by_label("Hosts that are").select_option("degraded")
+        expect(rows.nth(1)).to_contain_text("host-b")
+        expect(rows.nth(1).locator(".badge")).to_have_text(["failed", "cordoned"])
+        page.get_by_role("link", name="1 unhealthy").click()
+        expect(page).to_have_url(f"{service.control_url}/ui/fleet?state=unhealthy")
+        expect(rows).to_have_count(2)
+        page.get_by_label("Only what is").select_option("held")
         expect(page.get_by_text("No host matches. Change the filters above.")).to_be_visible()
+        page.get_by_role("link", name="Clear").click()
+        page.get_by_label("Summed by").select_option("rack")
+        expect(rows.nth(1)).to_contain_text("1 unhealthy")
+        page.get_by_role("button", name="r2: hosts").click()
+        expect(rows.nth(2)).to_contain_text("host-b")
+        expect(page).to_have_url(f"{service.control_url}/ui/fleet?sums=rack&open=rack%3Dr2")
+        page.locator(".fleet-map").get_by_text("r1").click()
+        expect(page).to_have_url(f"{service.control_url}/ui/fleet?label=rack%3Dr1")
+        expect(page.get_by_text("1 machine on 1 host")).to_be_visible()
 
 
 def test_a_login_at_an_openid_connect_issuer_leads_back_to_the_page(

@@ -85,7 +85,7 @@ def pictures(scene: Scene) -> list[Picture]:
         Picture("search", "/", 300, prepare=_search),
         Picture("tonight", "/tonight", 860),
         Picture("fleet-hosts", "/fleet"),
-        Picture("fleet-groups", "/fleet?by=group"),
+        Picture("fleet-racks", "/fleet?sums=rack"),
         Picture("hosts", "/hosts"),
         Picture("groups", "/groups"),
         Picture("machines", "/machines?group=web"),

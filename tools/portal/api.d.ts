@@ -792,6 +792,7 @@ declare namespace api {
     health: "healthy" | "degraded" | "failed" | null;
     cordoned: boolean;
     unreachable: boolean;
+    machines: MachineCounts;
     domains: Array<DomainCounts>;
   }
 

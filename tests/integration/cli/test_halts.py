@@ -102,6 +102,14 @@ def test_a_part_of_the_fleet_waits_and_the_rest_goes_on(service: Service) -> Non
     assert "index build" in table
 
 
+def test_a_plan_says_what_a_halt_would_cover_and_places_none(service: Service) -> None:
+    service.restart("web-1")
+    planned = printed(service, "halt", "place", "--label", "rack=r7", "--plan")
+    assert "label rack=r7 (1 machine, 1 scheduled event)" in planned
+    assert ask(service, "GET", "/v1/halts").body == []
+    assert ask(service, "POST", "/v1/halts", {"label": "rack=r8", "plan": True}).status == 404
+
+
 def test_hosts_are_halted_by_their_labels_with_all_that_is_on_them(service: Service) -> None:
     answer = printed(service, "halt", "place", "--host-label", "row=west")
     assert "row=west (2 machines, 0 scheduled events)" in answer

@@ -43,20 +43,20 @@ def service() -> Iterator[Service]:
 
 
 def tonight(service: Service, query: str = "") -> dict[str, Any]:
-    told = ask(service, "GET", f"/v1/tonight?{query}")
-    assert told.status == 200, told.body
-    body: dict[str, Any] = told.body
+    answer = ask(service, "GET", f"/v1/tonight?{query}")
+    assert answer.status == 200, answer.body
+    body: dict[str, Any] = answer.body
     return body
 
 
-def by_row(told: dict[str, Any]) -> dict[str, list[tuple[str, str]]]:
+def by_row(answer: dict[str, Any]) -> dict[str, list[tuple[str, str]]]:
     """Return when what begins in each row."""
     return {
         row["name"]: [
-            (told["disturbances"][n]["begins"], told["disturbances"][n]["type"])
+            (answer["disturbances"][n]["begins"], answer["disturbances"][n]["type"])
             for n in row["disturbances"]
         ]
-        for row in told["rows"]
+        for row in answer["rows"]
     }
 
 
@@ -84,9 +84,9 @@ def test_it_says_who_has_not_approved_and_who_was_never_shown(service: Service) 
     assert sorted(joint["not_approved"]) == ["sql", "web"]
     assert sorted(joint["not_shown_names"]) == ["db", "web_1"]
     service.document("db")
-    told = tonight(service)
-    assert told["not_shown"] == 1
-    assert told["disturbances"][0]["not_shown_names"] == ["web_1"]
+    answer = tonight(service)
+    assert answer["not_shown"] == 1
+    assert answer["disturbances"][0]["not_shown_names"] == ["web_1"]
     event = next(event for event in service.events if event.group == "sql")
     assert ask(service, "POST", f"/v1/events/{event.id}/approve").status == 200
     assert tonight(service)["disturbances"][0]["not_approved"] == ["web"]
@@ -95,12 +95,12 @@ def test_it_says_who_has_not_approved_and_who_was_never_shown(service: Service) 
 def test_what_a_rollout_is_still_to_announce_is_planned(service: Service) -> None:
     request = {"type": "Reboot", "groups": ["web"], "notice": 1800}
     rollout = ask(service, "POST", "/v1/rollouts", request).body["id"]
-    told = tonight(service)
-    planned = [item for item in told["disturbances"] if item["status"] == "Planned"]
+    answer = tonight(service)
+    planned = [item for item in answer["disturbances"] if item["status"] == "Planned"]
     assert {row for item in planned for row in item["rows"]} == {"h2", "h10"}
-    assert {item["rollout"] for item in told["disturbances"]} == {rollout}
+    assert {item["rollout"] for item in answer["disturbances"]} == {rollout}
     assert all(item["begins"] > NIGHT for item in planned)
-    assert (told["machines"], told["hosts"]) == (3, 3)
+    assert (answer["machines"], answer["hosts"]) == (3, 3)
     (of_group,) = (i for i in tonight(service, "by=group")["disturbances"] if not i.get("events"))
     assert (of_group["steps"], of_group["machines"], of_group["wave"]) == (2, 2, 1)
 
@@ -140,12 +140,12 @@ def test_a_tenant_sees_what_concerns_its_own_machines_alone(service: Service) ->
     assert ask(service, "POST", "/v1/rollouts", rollout).status == 201
     token(service, "admin", Role.ADMIN)
     api = api_with_token(service, "db-team", Role.TENANT, groups=("sql",))
-    told = api.get("/v1/tonight?hours=168")
-    assert told.status == 200
-    assert b"web" not in told.body
-    (own,) = told.json()["disturbances"]
+    answer = api.get("/v1/tonight?hours=168")
+    assert answer.status == 200
+    assert b"web" not in answer.body
+    (own,) = answer.json()["disturbances"]
     assert (own["machines"], own["not_approved"], own["rows"]) == (1, ["sql"], ["h2"])
-    assert told.json()["open_or_closed"] == []
+    assert answer.json()["open_or_closed"] == []
     assert api.get("/v1/tonight?group=web").status == 403
     assert api.get("/v1/tonight?host_label=rack").json()["disturbances"] == []
     assert api.get("/v1/tonight?sums=rack").status == 404  # tenants see no labels of hosts

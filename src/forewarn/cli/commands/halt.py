@@ -51,19 +51,27 @@ def place(
     note: Annotated[
         str, typer.Option(help="Reason; shown wherever an event waits for the halt.")
     ] = "",
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Say what the halt would cover, without placing it.")
+    ] = False,
     json: Json = False,
     url: Url = None,
 ) -> None:
     """Halt the whole fleet, or a part of it. Until the halt is released, no event starts, no matter
     who announced, approved or requested it; events that have started continue."""
     with service(url) as client:
-        request = h.HaltRequest(groups=group or [], label=label, host_label=host_label, note=note)
+        request = h.HaltRequest(
+            groups=group or [], label=label, host_label=host_label, note=note, plan=plan
+        )
         halt = client.place_halt(request)
     print_notes(halt.notes)
     if json:
         print_json(halt)
         return
     covered = f"{counted(halt.machines, 'machine')}, {counted(halt.events, 'scheduled event')}"
+    if plan:
+        say(f"would halt: {halt.scope} ({covered}); this is a plan, nothing has been halted")
+        return
     say(f"halted: {halt.scope} ({covered})")
     say(f"to release it, run: forewarn halt release {halt.id[:8]}")
 

@@ -29,7 +29,8 @@ from forewarn.service.platform.halts import HaltReport
 async def place_halt(call: Call, data: JSONBody[h.HaltRequest]) -> h.Halt:
     """Until the halt is released, no event that it covers starts, no matter who has announced,
     approved or requested it. Events that have started continue, and failures are still recorded.
-    If there already is such a halt, it is returned."""
+    If there already is such a halt, it is returned. With `plan`, nothing is changed: the response
+    says what the halt would cover."""
     parse_selector(data.label)
     parse_selector(data.host_label)
     placed = await context().halts.place(
@@ -38,6 +39,7 @@ async def place_halt(call: Call, data: JSONBody[h.HaltRequest]) -> h.Halt:
         groups=data.groups,
         label=data.label,
         host_label=data.host_label,
+        plan=data.plan,
     )
     return view.halt(unwrap(placed))
 

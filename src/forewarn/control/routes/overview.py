@@ -57,9 +57,9 @@ async def get_overview(
         int | None, QueryParameter(ge=1, le=MAX_PAGE, description="Maximum number of rows.")
     ] = None,
 ) -> Response[bytes]:
-    """Counts the machines of each host, or of each group, by update domain, or of all of them that
-    have the same value of a label. A token that is limited to groups gets only the numbers of its
-    own machines. The label selects hosts or groups."""
+    """Counts the machines of each host, or of each group, by update domain; with `sums`, of all of
+    them that have the same value of a label. A token that is limited to groups gets only the
+    numbers of its own machines. The label selects hosts or groups."""
     rows_are, labels = parse_enum(OverviewBy, "by", by), parse_selector(label) or ()
     row_name, names = row_names(call, rows_are, sums)
     wanted = None if state_ is None else parse_enum(RowState, "state", state_)
@@ -73,7 +73,7 @@ async def get_overview(
         await overview.refresh(at)
         by_host, by_group = overview.hosts.copy(), overview.groups.copy()
     hosts = [h for h in context().hosts.hosts() if authorization.host_visible(call, h.name)]
-    unreachable = {host.name for host in hosts if _is_unreachable(host)}
+    unreachable = {host.name for host in hosts if host.node and _is_unreachable(host)}
     known = {each.name for each in (hosts if rows_are is OverviewBy.HOST else groups)}
     if name is not None and name not in known:
         raise RefusedError(unknown_name(rows_are.value, name, known))
@@ -122,7 +122,7 @@ def row_names(
     else:
         groups = call.platform.machine_index.groups()
         labels = {group.name: group.labels for group in groups if call.sees(group.name)}
-    names = frozenset(name for of_one in labels.values() for name in of_one)
+    names = frozenset[str]().union(*labels.values())
     if label is None:
         return str, names
     if label not in names:

@@ -30,6 +30,7 @@ class HaltRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         doc("Label selector of hosts: only machines that are, or may be, on a host that matches."),
     ] = ""
     note: Annotated[HaltNote, doc("Reason; shown wherever an event waits for the halt.")] = ""
+    plan: Annotated[bool, doc("Return what the halt would cover, without placing it.")] = False
 
 
 class ReleaseRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -41,7 +42,7 @@ class ReleaseRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class Halt(msgspec.Struct, kw_only=True):
     """A halt: no event that it covers starts until it is released."""
 
-    id: Annotated[str, doc("Id of the halt.")]
+    id: Annotated[str, doc("Id of the halt; empty: of a plan.")]
     at: Annotated[w.Moment, doc("When it was placed.")]
     by: Annotated[str, doc("Who has placed it.")]
     note: Annotated[str, doc("Reason; shown wherever an event waits for the halt.")]

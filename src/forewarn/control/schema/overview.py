@@ -53,7 +53,10 @@ class OverviewRow(msgspec.Struct, kw_only=True, omit_defaults=True):
     health: Annotated[w.HealthName | None, doc("Health of the host.")] = None
     cordoned: Annotated[bool, doc("Whether the host is cordoned.")] = False
     unreachable: Annotated[bool, doc("Whether the host is unreachable.")] = False
-    domains: Annotated[list[DomainCounts], doc("Its machines, by update domain.")] = []
+    machines: Annotated[MachineCounts, doc("Its machines.")]
+    domains: Annotated[
+        list[DomainCounts], doc("Its machines, by update domain; empty for a sum.")
+    ] = []
 
 
 class Overview(msgspec.Struct, kw_only=True):

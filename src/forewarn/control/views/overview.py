@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+import functools
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -24,8 +25,6 @@ _OF_MACHINES = [
     (_RANKS[state], _MACHINES.index(state.value)) for state in _STATES if state.value in _MACHINES
 ]
 
-C = TypeVar("C", bound=s.MachineCounts)
-
 
 class Member(msgspec.Struct, frozen=True):
     """A host or a group. `part`: the sum that it is in."""
@@ -37,23 +36,36 @@ class Member(msgspec.Struct, frozen=True):
     cordoned: bool = False
     unreachable: bool = False
 
-    def ranks(self) -> list[int]:
-        """Return the ranks of all states that apply, unordered."""
-        counts = self.domains.values()
-        sums = [sum(each) for each in zip(*map(msgspec.structs.astuple, counts), strict=True)]
-        ranks = [rank for rank, place in _OF_MACHINES if sums and sums[place]]
+    def ranks(self, of_machines: frozenset[int]) -> frozenset[int]:
+        """Return the ranks of all states that apply, of which `of_machines` are known."""
         if self.unreachable or self.health not in (None, Health.HEALTHY):
-            ranks.append(_UNHEALTHY)
+            of_machines |= {_UNHEALTHY}
         if self.cordoned:
-            ranks.append(_CORDONED)
-        return ranks
+            of_machines |= {_CORDONED}
+        return of_machines or frozenset((_QUIET,))
+
+
+class _Machines(msgspec.Struct, frozen=True, eq=False):
+    """Machines by state, in the order of `StateCounts`, and the ranks that follow from them. Those
+    of hosts that are alike are the same object."""
+
+    counts: tuple[int, ...]
+    ranks: frozenset[int]
+
+
+@functools.lru_cache(maxsize=10_000)
+def _machines(of_domains: tuple[StateCounts, ...]) -> _Machines:
+    counts = tuple(map(sum, zip(*map(msgspec.structs.astuple, of_domains), strict=True)))
+    return _Machines(
+        counts, frozenset(rank for rank, place in _OF_MACHINES if counts and counts[place])
+    )
 
 
 class _Row(msgspec.Struct):
-    name: str
+    first: Member
     rank: int
-    members: list[Member]
     counts: list[int]  # of members, by rank
+    machines: dict[_Machines, int]  # of members: how many have these
 
 
 def overview(
@@ -68,79 +80,68 @@ def overview(
 ) -> s.Overview:
     """Return the overview of some hosts or groups. `state` is that of those that are wanted."""
     rows: dict[str, _Row] = {}
-    total = [0] * len(_STATES)
-    for member, rank in _selected(members, state):
+    every: dict[_Machines, int] = {}
+    wanted = None if state is None else _RANKS[state]
+    for member in members:
+        machines = _machines(tuple(member.domains.values()))
+        ranks = member.ranks(machines.ranks)
+        rank = min(ranks)
+        if wanted is not None and (rank != wanted if wanted == _QUIET else wanted not in ranks):
+            continue
         name = member.part if summed else member.name
         if (row := rows.get(name)) is None:
-            row = rows[name] = _Row(name, rank, [], [0] * len(_STATES))
+            row = rows[name] = _Row(member, rank, [0] * len(_STATES), {})
         row.rank = min(row.rank, rank)
-        row.members.append(member)
         row.counts[rank] += 1
-        total[rank] += 1
+        for of in (row.machines, every):
+            of[machines] = of.get(machines, 0) + 1
 
-    def key(row: _Row) -> tuple[Any, ...]:
-        rank = row.rank if order is RowOrder.STATE else 0
-        return rank, not row.name, natural_key(row.name)
+    def key(name: str) -> tuple[Any, ...]:
+        return rows[name].rank if order is RowOrder.STATE else 0, not name, natural_key(name)
 
-    ordered = sorted(rows.values(), key=key)
-    shown = ordered if limit is None else ordered[:limit]
+    names = sorted(rows, key=key)
+    shown = names if limit is None else names[:limit]
+    counts = map(sum, zip(*(row.counts for row in rows.values()), strict=True))
     return s.Overview(
         at=to_datetime(at),
-        counts=_row_counts(total),
-        machines=_plus(s.MachineCounts(), _all_counts(rows.values())),
-        rows=[_view(row, summed=summed) for row in shown],
-        left_out=len(ordered) - len(shown),
+        counts=_row_counts([*counts]),
+        machines=_machine_counts(every),
+        rows=[_view(name, rows[name], summed=summed) for name in shown],
+        left_out=len(names) - len(shown),
         labels=sorted(labels),
     )
 
 
-def _selected(members: Iterable[Member], state: RowState | None) -> Iterator[tuple[Member, int]]:
-    wanted = None if state is None else _RANKS[state]
-    for member in members:
-        ranks = member.ranks() or [_QUIET]
-        rank = min(ranks)
-        if wanted is None or (rank == wanted if wanted == _QUIET else wanted in ranks):
-            yield member, rank
-
-
-def _view(row: _Row, *, summed: bool) -> s.OverviewRow:
-    first = row.members[0]
+def _view(name: str, row: _Row, *, summed: bool) -> s.OverviewRow:
+    state, machines, first = _STATES[row.rank].value, _machine_counts(row.machines), row.first
+    if summed:
+        return s.OverviewRow(
+            name=name, state=state, machines=machines, counts=_row_counts(row.counts)
+        )
     return s.OverviewRow(
-        name=row.name,
-        state=_STATES[row.rank].value,
-        counts=_row_counts(row.counts) if summed else None,
-        health=None if summed or first.health is None else first.health.value,
-        cordoned=not summed and first.cordoned,
-        unreachable=not summed and first.unreachable,
-        domains=_domains(row.members),
+        name=name,
+        state=state,
+        machines=machines,
+        health=None if first.health is None else first.health.value,
+        cordoned=first.cordoned,
+        unreachable=first.unreachable,
+        domains=[
+            s.DomainCounts(update_domain=domain, **_named(msgspec.structs.astuple(counts)))
+            for domain, counts in sorted(first.domains.items())
+        ],
     )
 
 
-def _row_counts(counts: Sequence[int]) -> s.RowCounts:
-    return s.RowCounts(**{state.value: counts[rank] for state, rank in _RANKS.items()})
+def _named(counts: Sequence[int]) -> dict[str, int]:
+    return dict(zip(StateCounts.__struct_fields__, counts, strict=False))
 
 
-def _all_counts(rows: Iterable[_Row]) -> Iterator[StateCounts]:
-    for row in rows:
-        for member in row.members:
-            yield from member.domains.values()
-
-
-def _domains(members: Iterable[Member]) -> list[s.DomainCounts]:
-    by_domain: dict[int, list[StateCounts]] = {}
-    for member in members:
-        for domain, counts in member.domains.items():
-            by_domain.setdefault(domain, []).append(counts)
-    return [
-        _plus(s.DomainCounts(update_domain=domain), counts)
-        for domain, counts in sorted(by_domain.items())
+def _machine_counts(members: Mapping[_Machines, int]) -> s.MachineCounts:
+    products = [
+        [n * number for n in alike.counts] for alike, number in members.items() if alike.counts
     ]
+    return s.MachineCounts(**_named([*map(sum, zip(*products, strict=True))]))
 
 
-def _plus(view: C, counts: Iterable[StateCounts]) -> C:
-    """Add numbers to a view, and return it."""
-    for name, numbers in zip(
-        _MACHINES, zip(*map(msgspec.structs.astuple, counts), strict=True), strict=False
-    ):
-        setattr(view, name, getattr(view, name) + sum(numbers))
-    return view
+def _row_counts(counts: Sequence[int]) -> s.RowCounts:
+    return s.RowCounts(**dict(zip((state.value for state in _STATES), counts, strict=False)))

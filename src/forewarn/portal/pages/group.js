@@ -39,10 +39,10 @@ function Windows({ name }) {
 
 /** @param {{ name: string }} props */
 function Domains({ name }) {
-  const overview = useResource("/v1/overview?by=group");
+  const overview = useResource(withQuery("/v1/overview", { by: "group", name }));
   return html`
     ${loaded(overview, ({ rows }) => {
-      const domains = rows.find((row) => row.name === name)?.domains ?? [];
+      const domains = rows[0]?.domains ?? [];
       const most = Math.max(1, ...domains.map(total));
       return html`
         <table class="rows domains">

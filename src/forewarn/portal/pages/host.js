@@ -16,7 +16,7 @@ import { Verbs } from "../parts/verbs.js";
 const Plan = ({ of }) => html`
   <section class="plan">
     ${of.holds.length ? html`<ul>${of.holds.map((hold) => html`<${Hold} of=${hold} />`)}</ul>` : html`<p>${of.message}</p>`}
-    <${EventTable} events=${of.events} apart caption=${of.events.length > 1 ? "These start together" : "Planned"} />
+    <${EventTable} events=${of.events} separate caption=${of.events.length > 1 ? "These start together" : "Planned"} />
   </section>
 `;
 

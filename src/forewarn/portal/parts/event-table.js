@@ -98,11 +98,11 @@ class Row extends Component {
   }
 }
 
-// `explained`: whether each row also says what the event waits for; `apart`: whether those that start together have a
+// `explained`: whether each row also says what the event waits for; `separate`: whether those that start together have a
 // row each.
-/** @param {{ events: api.Event[], caption: portal.Children, explained?: boolean, apart?: boolean }} props */
-export function EventTable({ events, caption, explained, apart }) {
-  const rows = apart ? events.map((event) => [event]) : maintenances(events);
+/** @param {{ events: api.Event[], caption: portal.Children, explained?: boolean, separate?: boolean }} props */
+export function EventTable({ events, caption, explained, separate }) {
+  const rows = separate ? events.map((event) => [event]) : maintenances(events);
   const shown = rows.slice(0, useGradually(rows.length));
   return html`
     <table class="rows stacked">

@@ -1,139 +1,117 @@
-// The fleet as a picture: a row for each host or group, a column for each update domain, and in each cell bars in the
-// colours of what happens to the machines there. One canvas, since thousands of elements would be slow; it is as high
-// as what is seen and a little more, and moves along.
-import { useEffect, useRef } from "preact/hooks";
+// The fleet as a picture that fits one screen, however large it is: a block for each sum, and in it a square for each
+// host or group in the colour of what is most notable about it, what is not quiet first.
+import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "../html.js";
-import { useSeenRows } from "../hooks.js";
+import { Link } from "../router.js";
 
 /** @type {("held" | "started" | "scheduled" | "silent" | "quiet" | "gone")[]} */
 export const STATES = ["held", "started", "scheduled", "silent", "quiet", "gone"];
-const MEANINGS = {
+/** @type {(keyof api.RowCounts)[]} */
+export const ROW_STATES = ["unhealthy", "held", "started", "scheduled", "cordoned", "silent", "quiet"];
+/** @type {Record<string, string>} */
+export const MEANINGS = {
+  unhealthy: "the host is degraded, has failed or is unreachable",
   held: "an event could start, or go on, but something holds it",
   started: "an event is under way",
   scheduled: "an event is announced",
+  cordoned: "the host is cordoned",
   silent: "it has not asked for its events in the last hour, or has never asked",
   quiet: "nothing is planned, and it asks for its events",
   gone: "evicted or deleted",
 };
-const ROW = 22;
-// The widths of a name and of a cell, which is wider if there is room, and how many pixels of a screen are few.
-const [NAME, CELL, WIDEST_CELL] = [180, 120, 280];
-const [SMALL_NAME, SMALL_CELL, FEW] = [96, 72, 640];
+// Pixels: the largest square; the smallest, what is around a block and the height of its name, with names and without.
+const [LARGEST, LETTER, LONGEST] = [22, 7, 10]; // and the width of a letter of a name, and how many it has at most
+const NAMED = { smallest: 4, gap: 8, name: 18 };
+const DENSE = { smallest: 1, gap: 3, name: 0 };
+const [PART, LEAST] = [0.5, 240]; // of the height of the screen, and pixels at least
 
-/** @param {api.DomainCounts} domain */
-export const total = (domain) => STATES.reduce((sum, state) => sum + (domain[state] ?? 0), 0);
+/** @param {Partial<api.MachineCounts>} of */
+export const total = (of) => STATES.reduce((sum, state) => sum + (of[state] ?? 0), 0);
 
-/** @param {api.OverviewRow[]} rows */
-export function columns(rows) {
-  const found = /** @type {Set<number>} */ (new Set());
-  for (const row of rows) for (const domain of row.domains ?? []) found.add(domain.update_domain);
-  return [...found].sort((a, b) => a - b);
-}
+/** @param {api.RowCounts} of */
+const size = (of) => ROW_STATES.reduce((sum, state) => sum + (of[state] ?? 0), 0);
 
-// The largest number of machines in a cell, which fills it.
-/** @param {api.OverviewRow[]} rows */
-const largest = (rows) => rows.reduce((most, row) => (row.domains ?? []).reduce((n, domain) => Math.max(n, total(domain)), most), 1);
+/** @typedef {{ name: string, counts: api.RowCounts }} Block */
 
+// The largest side of squares, in so many lines in each block, with which all blocks fit, if possible with their names.
 /**
- * @param {HTMLCanvasElement} canvas
- * @param {number} columns
+ * @param {Block[]} blocks
+ * @param {number} width
+ * @param {number} height
  */
-function cellWidth(canvas, columns) {
-  const frame = /** @type {HTMLElement} */ (canvas.closest(".fleet-map"));
-  const { paddingLeft, paddingRight } = getComputedStyle(frame);
-  const room = frame.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight) - NAME;
-  return Math.min(WIDEST_CELL, Math.max(CELL, Math.floor(room / Math.max(1, columns))));
-}
-
-// Draw some of the rows. The heads of the columns are the first one.
-/**
- * @param {HTMLCanvasElement} canvas
- * @param {api.OverviewRow[]} rows
- * @param {number[]} domains
- * @param {number} most
- * @param {number[]} seen
- */
-function draw(canvas, rows, domains, most, [from, to]) {
-  const scale = devicePixelRatio || 1;
-  const few = innerWidth < FEW;
-  const [name, cell] = few ? [SMALL_NAME, SMALL_CELL] : [NAME, cellWidth(canvas, domains.length)];
-  const [width, height] = [name + domains.length * cell, (to - from) * ROW];
-  canvas.width = width * scale;
-  canvas.height = height * scale;
-  canvas.style.width = `${width}px`;
-  canvas.style.height = `${height}px`;
-  canvas.style.top = `${from * ROW}px`;
-  const style = getComputedStyle(canvas);
-  const colours = Object.fromEntries(STATES.map((state) => [state, style.getPropertyValue(`--${state}`)]));
-  const [text, muted, font] = [style.color, style.getPropertyValue("--muted"), style.font];
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  context.scale(scale, scale);
-  context.font = font;
-  context.textBaseline = "middle";
-  for (let n = from; n < to; n += 1) {
-    const top = (n - from) * ROW;
-    if (n === 0) {
-      context.fillStyle = muted;
-      domains.forEach((domain, column) => context.fillText(few ? `domain ${domain}` : `update domain ${domain}`, name + column * cell, ROW / 2));
-      continue;
-    }
-    const row = rows[n - 1];
-    const unwell = row.unreachable || (row.health && row.health !== "healthy");
-    context.fillStyle = unwell ? colours.held : row.cordoned ? muted : text;
-    context.fillText(row.name, 0, top + ROW / 2, name - 12);
-    for (const domain of row.domains ?? []) {
-      let left = name + domains.indexOf(domain.update_domain) * cell;
-      for (const state of STATES) {
-        const size = ((domain[state] ?? 0) / most) * (cell - 12);
-        if (!size) continue;
-        context.fillStyle = colours[state];
-        context.fillRect(left, top + 4, Math.max(size, 2), ROW - 8);
-        left += Math.max(size, 2);
+function fitting(blocks, width, height) {
+  for (const { smallest, gap, name } of [NAMED, DENSE]) {
+    for (let side = LARGEST; side >= smallest; side -= 1) {
+      for (let lines = 1; lines * side + name <= height; lines += 1) {
+        let [x, y] = [0, lines * side + name];
+        for (const block of blocks) {
+          const wide = Math.max(Math.ceil(size(block.counts) / lines) * side, name && LETTER * Math.min(LONGEST, block.name.length));
+          if (x && x + wide > width) [x, y] = [0, y + lines * side + name + gap];
+          x += wide + gap;
+          if (x > width + gap || y > height) break;
+        }
+        if (x <= width + gap && y <= height) return { side, lines, dense: !name };
       }
     }
   }
+  return { side: DENSE.smallest, lines: 1, dense: true };
 }
 
-/** @param {{ rows: api.OverviewRow[], onPick: (name: string) => void }} props */
-export function FleetMap({ rows, onPick }) {
-  const picture = useRef(/** @type {any} */ (null));
-  const canvas = useRef(/** @type {any} */ (null));
-  const [from, to] = useSeenRows(picture, rows.length + 1, ROW);
-  useEffect(() => {
-    const [domains, most] = [columns(rows), largest(rows)];
-    const paint = () => {
-      if (!canvas.current) return; // the page has gone
-      draw(canvas.current, rows, domains, most, [from, to]);
-      picture.current.style.width = canvas.current.style.width;
-    };
-    if (!canvas.current) return undefined;
-    paint();
-    picture.current.style.height = `${(rows.length + 1) * ROW}px`;
-    const scheme = matchMedia("(prefers-color-scheme: dark)");
-    scheme.addEventListener("change", paint);
-    addEventListener("resize", paint);
-    return () => {
-      scheme.removeEventListener("change", paint);
-      removeEventListener("resize", paint);
-    };
-  }, [rows, from, to]);
-  /** @param {MouseEvent} event */
-  const pick = (event) => {
-    const row = rows[from + Math.floor(event.offsetY / ROW) - 1];
-    if (row) onPick(row.name);
-  };
+// The squares from one number to another, which fill column after column.
+/**
+ * @param {number} from
+ * @param {number} to
+ * @param {{ side: number, lines: number }} size
+ */
+function squares(from, to, { side, lines }) {
+  let path = "";
+  for (let n = from; n < to;) {
+    const end = Math.min(to, n - (n % lines) + lines);
+    path += `M${Math.floor(n / lines) * side} ${(n % lines) * side}h${side}v${(end - n) * side}h${-side}z`;
+    n = end;
+  }
+  return path;
+}
+
+/** @param {{ of: Block, fit: { side: number, lines: number } }} props */
+function Squares({ of: { counts }, fit }) {
+  let [from, to] = [0, 0];
+  const [width, height] = [Math.ceil(size(counts) / fit.lines) * fit.side, Math.min(fit.lines, size(counts)) * fit.side];
   return html`
-    <details class="numbers"><summary>What the colours mean</summary><${Meanings} /></details>
-    <div class="fleet-map"><div ref=${picture}><canvas ref=${canvas} onClick=${pick} aria-hidden="true" /></div></div>
+    <svg width=${width} height=${height}>
+      ${ROW_STATES.map((state) => {
+        [from, to] = [to, to + (counts[state] ?? 0)];
+        return to > from && html`<path class=${state} d=${squares(from, to, fit)} />`;
+      })}
+      ${fit.side > 2 && html`<rect width="100%" height="100%" fill="url(#squares)" />`}
+    </svg>`;
+}
+
+/** @param {api.RowCounts} counts */
+export const inWords = (counts) => ROW_STATES.filter((state) => counts[state]).map((state) => `${counts[state]?.toLocaleString("en")} ${state}`).join(", ");
+
+// `to`: the address of what is in a block. Who does not see it reads the table.
+/** @param {{ blocks: Block[], to?: (name: string) => string }} props */
+export function FleetMap({ blocks, to }) {
+  const frame = useRef(/** @type {any} */ (null));
+  const [[width, height], setSize] = useState([0, 0]);
+  useEffect(() => {
+    const measure = () => setSize([frame.current.clientWidth, Math.max(LEAST, innerHeight * PART)]);
+    measure();
+    addEventListener("resize", measure);
+    return () => removeEventListener("resize", measure);
+  }, []);
+  const fit = width > 0 && fitting(blocks, width, height);
+  return html`
+    <div class="fleet-map" aria-hidden="true"><div ref=${frame} class=${fit && fit.dense ? "dense" : undefined}>
+      ${fit && html`<svg width="0" height="0"><pattern id="squares" width=${fit.side} height=${fit.side} patternUnits="userSpaceOnUse"><path d=${`M0 ${fit.side - 0.5}h${fit.side}M${fit.side - 0.5} 0v${fit.side}`} /></pattern></svg>`}
+      ${fit && blocks.map((block) => {
+        const parts = html`${to && !fit.dense && html`<span>${block.name || "none"}</span>`}<${Squares} of=${block} fit=${fit} />`;
+        return html`<figure key=${block.name} title=${`${block.name} ${inWords(block.counts)}`}>${to ? html`<${Link} to=${to(block.name)} tabindex="-1">${parts}<//>` : parts}</figure>`;
+      })}
+    </div></div>
   `;
 }
-
-const Meanings = () => html`
-  <ul class="meanings">
-    ${STATES.map((state) => html`<li><span class=${`swatch ${state}`}></span><strong>${state}</strong>: ${MEANINGS[state]}.</li>`)}
-    <li>The name of a host is red if it is degraded, has failed or is cut off, and grey if it is cordoned.</li>
-  </ul>
-`;
 
 export const Legend = () => html`
   <ul class="legend">

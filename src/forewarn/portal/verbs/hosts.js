@@ -87,7 +87,7 @@ export const host = {
       offered: (host) => host.node?.state === "disconnected",
       typed: true,
       title: (host) => `Declare that no node serves ${host.name} any longer`,
-      effect: () => "What has waited for its node starts as the rules allow. Make sure that the node is stopped: if it is only cut off, its machines are disturbed without having been told.",
+      effect: () => "What has waited for its node starts as the rules allow. Make sure that the node is stopped: if only its connection is lost, its machines are disturbed without having been informed.",
     },
     {
       operation: "revokeHost",

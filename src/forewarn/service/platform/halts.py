@@ -49,14 +49,15 @@ class Halts:
         groups: Iterable[str] = (),
         label: str = "",
         host_label: str = "",
+        plan: bool = False,
     ) -> HaltReport | Refused:
         """Keep everything from starting that has not started: in the whole fleet, in these groups,
         on machines with this label, or on hosts with that one. If there already is such a halt,
-        return that one."""
+        return that one. With `plan`, only count what it would cover."""
         names = tuple(dict.fromkeys(groups))
         selector, of_hosts = (",".join(map(str, parse(text))) for text in (label, host_label))
         halt = Halt(
-            id=self._platform.new_id(),
+            id="" if plan else self._platform.new_id(),
             by=by,
             at=self._writer.now().at,
             note=note,
@@ -66,9 +67,11 @@ class Halts:
         )
         if refused := await self._covers_nothing(halt):
             return refused
+        if plan:
+            return await self._report(halt)
         standing: list[Halt] = []
 
-        def plan(states: States) -> CommitPlan | Refused:
+        def commit(states: States) -> CommitPlan | Refused:
             standing.clear()
             halts = states.registry.halts.values()
             standing.extend(
@@ -82,7 +85,7 @@ class Halts:
                 )
             return CommitPlan(puts=[HaltPut(halt, PLACED, by)])
 
-        done = await self._writer.commit(plan)
+        done = await self._writer.commit(commit)
         if isinstance(done, Refused):
             return done
         if standing:
