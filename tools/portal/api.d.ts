@@ -565,6 +565,7 @@ declare namespace api {
     machines: Array<string>;
     plans: Array<HostPlan>;
     others: Array<Event>;
+    if_drained: string;
   }
 
   interface HostNode {

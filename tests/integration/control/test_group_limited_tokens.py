@@ -365,6 +365,16 @@ def test_a_tenant_sees_no_more_of_a_host_than_its_name(scene: Scene) -> None:
     assert all(answer.status == 200 for answer in everything)
 
 
+def test_who_sees_a_host_of_its_own_does_not_learn_of_others_where_machines_could_go(
+    scene: Scene,
+) -> None:
+    api = api_with_token(scene.service, "rock", Role.OPERATOR, groups=("web",))
+    path = "/v1/hosts/granite/explain"
+    assert "cannot move" in scene.admin.get(path).json()["if_drained"]
+    explained = api.get(path)
+    assert (explained.status, explained.json()["if_drained"]) == (200, "")
+
+
 def test_machines_of_other_groups_on_a_shared_host_are_not_shown(scene: Scene) -> None:
     api = api_with_token(scene.service, "half", Role.OPERATOR, groups=("web",))
     shown = api.get("/v1/hosts/shared")

@@ -21,6 +21,7 @@ from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.store.port import Batch, Entry
 from forewarn.testing import RefusedError, Service
+from helpers.control_api import ask
 
 HERD = f"""
 hosts: [h1, h2, h3, h4, h5, h6]
@@ -340,6 +341,17 @@ def test_a_drain_says_where_machines_can_go() -> None:
         assert not isinstance(outcomes, Refused)
         going = "as things are, 32 machines can move: 7 to h2, 7 to h3, 6 to h4, 6 to h5, 6 to h6"
         assert going in outcomes.notes
+
+
+def test_where_machines_would_go_can_be_asked_before_a_host_is_drained() -> None:
+    for fleet, answer in (
+        (HERD, "32 machines can move: 7 to h2, 7 to h3, 6 to h4, 6 to h5, 6 to h6"),
+        (FULL, "machines web-0, web-2 cannot move"),
+    ):
+        with Service(fleet, sockets=True) as service:
+            assert answer in ask(service, "GET", "/v1/hosts/h1/explain").body["if_drained"]
+            assert ask(service, "GET", "/v1/hosts/h3/explain").body["if_drained"] == ""
+            assert active(service) == []
 
 
 def test_the_plan_of_a_rollout_says_where_machines_go_and_which_have_to_stay() -> None:

@@ -310,6 +310,8 @@ def _print_explanation(explanation: s.HostExplanation, client: ControlClient) ->
         if not plan.holds:
             say(plan.message)
         print_holds(plan.holds)
+    if explanation.if_drained:
+        say(f"if it were drained: {explanation.if_drained}")
     print_clock(client)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
+import msgspec
 from litestar import Request, Response
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import JSONBody
@@ -110,7 +111,10 @@ def get_host(call: Call, name: Name) -> s.Host:
 def explain_host(call: Call, name: Name) -> s.HostExplanation:
     authorization.require_host(call, name)
     require_known_hosts()
-    return core.host_explanation(unwrap(context().hosts.explain(name)))
+    report = unwrap(context().hosts.explain(name))
+    if call.limited:  # who must not know of other hosts
+        report = msgspec.structs.replace(report, if_drained="")
+    return core.host_explanation(report)
 
 
 @route(operations.MAINTAIN_HOST)

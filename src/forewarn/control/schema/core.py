@@ -562,6 +562,13 @@ class HostExplanation(msgspec.Struct, kw_only=True):
     others: Annotated[
         list[Event], doc("Other active events of machines on it, such as restarts by their users.")
     ] = []
+    if_drained: Annotated[
+        str,
+        doc(
+            "Where its machines would go if it were drained now, and which of them could not move;"
+            " for people. Empty if something is planned for the host."
+        ),
+    ] = ""
 
 
 class MaintainRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -369,6 +369,7 @@ def host_explanation(report: HostReport) -> s.HostExplanation:
             for plan in report.plans
         ],
         others=[event(item) for item in report.others],
+        if_drained=report.if_drained,
     )
 
 

@@ -115,6 +115,7 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     plans: tuple[HostPlan, ...] = ()
     others: tuple[Event, ...] = ()  # of machines on it, and not about the host
+    if_drained: str = ""  # where its machines would go; if something is planned, nothing is said
 
 
 class Hosts:
@@ -569,7 +570,14 @@ class Hosts:
                 [event for plan in plans for event in plan.events],
             ),
             plans=tuple(plans),
+            if_drained="" if plans or host.health is Health.FAILED else self._if_drained(name),
         )
+
+    def _if_drained(self, name: str) -> str:
+        affected = affected_by(self._store, self._host_index, name)
+        (targets,) = self.where_to([_names(affected)])
+        problem = self._nowhere(affected, targets)
+        return problem.message if problem is not None else "".join(_going(targets))
 
     def _with_health(
         self, name: str, health: Health, by: str, note: str
