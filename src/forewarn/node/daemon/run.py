@@ -28,7 +28,9 @@ from forewarn.support.logs import logger
 from forewarn.support.process_mark import end_marked
 from forewarn.support.sd_notify import Notifier
 
-COLLECT = (50_000, 20, 100)  # gc thresholds: ten thousand connections allocate, but are no garbage
+# gc thresholds: ten thousand connections allocate, but are no garbage. The second one is small, so
+# that no pause is long while very much comes that stays, such as a fleet.
+COLLECT = (50_000, 4, 500)
 OUTCOME_UNKNOWN = 74  # EX_IOERR of sysexits.h: exit status if the outcome of a commit is unknown
 STOPPED_BY = ("SIGINT", "SIGTERM", "SIGBREAK")  # the last is Ctrl-Break, which only Windows has
 
