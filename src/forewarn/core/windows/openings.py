@@ -27,6 +27,7 @@ from forewarn.support.text import DAY, SECOND, Duration
 LOOK_AHEAD: Duration = 400 * DAY  # a window that does not open within this never opens
 LONGEST_SPAN: Duration = 35 * DAY  # adjacent windows count as one, up to this length
 SPAN_CACHE_SIZE = 256  # results that are cached: all steps of a rollout ask for the same one
+SHOWN_CACHE_SIZE = 4_096  # instants at which windows open or close
 # A search that fails looks this much further ahead, so that it does not have to be repeated sooner:
 # it takes a hundred times as long as one that succeeds.
 FAILURE_HOLDS: Duration = DAY
@@ -41,12 +42,19 @@ def next_open(configurations: Sequence[MaintenanceConfiguration], at: Time) -> S
         span = known.span
     else:
         span = _next_open(key, at, at + LOOK_AHEAD + FAILURE_HOLDS)
-        if span is not None and span.opens <= at:
-            return span
         if len(_searched) >= SPAN_CACHE_SIZE:
             _searched.clear()
-        _searched[key] = _Searched(at, at + FAILURE_HOLDS if span is None else span.opens, span)
+        _searched[key] = _Searched(at, _holds_until(span, at), span)
     return span if span is not None and span.opens <= at + LOOK_AHEAD else None
+
+
+def _holds_until(span: Span | None, at: Time) -> Time:
+    """Return until when the same span is found as at `at`: until it opens, or closes."""
+    if span is None:
+        return at + FAILURE_HOLDS
+    if span.opens > at:
+        return span.opens
+    return at + LOOK_AHEAD if span.closes is None else span.closes
 
 
 class _Searched(NamedTuple):
@@ -193,6 +201,7 @@ def _local(at: Time, zone: tzinfo) -> datetime:
     return to_datetime(at).astimezone(zone)
 
 
+@lru_cache(maxsize=SHOWN_CACHE_SIZE)
 def first_shown(day: date, minutes: int, zone: tzinfo) -> Time:
     """Return the first instant at which clocks in the zone show this time or later."""
     wall = datetime(day.year, day.month, day.day) + timedelta(minutes=minutes)  # noqa: DTZ001

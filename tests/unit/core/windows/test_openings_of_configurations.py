@@ -87,6 +87,21 @@ def test_a_search_that_fails_is_not_repeated_until_something_could_have_changed(
     assert asked == [begin, begin + DAY, begin]
 
 
+def test_what_was_found_is_forgotten_when_it_is_right_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limited = configuration(
+        "22:00-04:00", blackouts=("2027-01-15 23:00 to 2027-01-16 03:00", "2027-01-17")
+    )
+    begin = at("2027-01-15 12:00")
+    known: Any = {}
+    for instant in range(begin, begin + 4 * DAY, 30 * MINUTE):
+        monkeypatch.setattr(openings, "_searched", known)
+        found = next_open((limited,), instant)
+        monkeypatch.setattr(openings, "_searched", {})
+        assert found == next_open((limited,), instant)
+
+
 @pytest.mark.parametrize("late", [0, SECOND, DAY, DAY + SECOND])
 def test_an_opening_counts_up_to_the_end_of_the_look_ahead_exactly(late: Time) -> None:
     begin = at("2027-01-15 12:00")
