@@ -61,8 +61,12 @@ with Service(SAMPLE, sockets=True) as service:
 
 
 def test_a_new_route_with_its_command_needs_two_files(tmp_path: Path) -> None:
-    package = tmp_path / "forewarn"
-    shutil.copytree(ROOT / "src/forewarn", package, ignore=shutil.ignore_patterns("__pycache__"))
+    package, shipped = tmp_path / "forewarn", ROOT / "src/forewarn"
+    package.mkdir()
+    for path in shipped.iterdir():
+        (package / path.name).symlink_to(path)
+    (package / "control").unlink()
+    shutil.copytree(shipped / "control", package / "control")
     for file, text in (("operations/hosts.py", ENTRY), ("routes/hosts.py", HANDLER)):
         with (package / "control" / file).open("a") as source:
             source.write(text)

@@ -16,7 +16,7 @@ from helpers.netns import require
 from helpers.serve_process import ServeProcess, running_service, write_settings
 from helpers.waiting import LIMIT, until
 
-KILLS = 50
+KILLS = 16
 TABLE = """
 [[notify]]
 name = "plane"
