@@ -52,6 +52,10 @@ WORKED_ON = RolloutRequest(type=EventType.FREEZE, works=True, **WAVES)
 WORKED_ON_BY_DRIVER = RolloutRequest(
     type=EventType.FREEZE, works=True, work_by=WorkBy.DRIVER, **WAVES
 )
+IN_GROUPS: dict[str, Any] = {"selection": Selection(groups=("web", "db")), "canary": ("web",)}
+NOT_BACK = RolloutRequest(type=EventType.REBOOT, **{**WAVES, **IN_GROUPS})
+HEARD = "    policy: {over_when: heard, back_within: 1h}\n"
+LOST = "web_1"  # where machines poll: does not poll any more once its event has started
 STEP = "5m"
 REPEATED = (Move.ATTEMPT, Move.ANSWER)  # by every service that finds an event started
 MAX_LIVES = 100
@@ -61,12 +65,16 @@ class Life:
     """A service until its first commit about a rollout, an event or a host; with `mortal` false,
     until the end."""
 
-    def __init__(self, state: Path, start: int | None, *, mortal: bool = True) -> None:
-        self.state, self.mortal = state, mortal
+    def __init__(
+        self, state: Path, start: int | None, *, mortal: bool = True, polls: bool = False
+    ) -> None:
+        """With `polls`, machines poll, and events wait for them."""
+        self.state, self.mortal, self.polls = state, mortal, polls
         self.killed_at: int | None = None
         self.left_behind = state.with_suffix(".killed")
         begins: dict[str, Any] = {} if start is None else {"start": to_datetime(start)}
-        self._service = Service(FLEET, state=state, **begins)
+        fleet = FLEET.replace("    machines:\n", f"{HEARD}    machines:\n") if polls else FLEET
+        self._service = Service(fleet, state=state, **begins)
 
     def __enter__(self) -> Life:
         opened = SqliteStore.open
@@ -92,7 +100,8 @@ class Life:
     def _on_commit(self, commit: Commit, _changed: Mapping[str, Group]) -> None:
         items = [item for entry in commit.entries for item in entry.items]
         decided = any(map(_decided, commit.puts)) or any(
-            isinstance(item, EventMoved) and item.what not in REPEATED for item in items
+            isinstance(item, EventMoved) and (item.what not in REPEATED or item.event.waiting)
+            for item in items
         )
         if decided and self.mortal and self.killed_at is None:
             self.killed_at = commit.at
@@ -107,6 +116,8 @@ class Life:
         session.settle()
         while self.killed_at is None:
             rollouts = session.node.rollouts
+            if self.polls:
+                self._poll()
             started = list(session.node.store.registry.rollouts)
             if not started:
                 assert not isinstance(session.run(rollouts.start(wanted)), Refused)
@@ -125,6 +136,17 @@ class Life:
                 self._service.clock.advance(STEP)
         return False
 
+    def _poll(self) -> None:
+        groups = self._service._session.node.store.groups.values()
+        events = [event for group in groups for event in group.events]
+        started = {
+            name for event in events if event.status is Status.STARTED for name in event.resources
+        }
+        for machine in [machine for group in groups for machine in group.machines]:
+            if machine.name != LOST or (machine.not_back is None and LOST not in started):
+                self._service.get(machine.name)
+        self._service._session.settle()
+
     def outcome(self) -> dict[str, Any]:
         session = self._service._session
         (id,) = session.node.store.registry.rollouts
@@ -136,6 +158,8 @@ class Life:
             "steps": [step.state for lane in report.next.lanes for step in lane.steps],
             "finished": sorted((e.cause.split("/", 2)[2], e.resources) for e in finished),
             "cordoned": [h.name for h in session.node.store.registry.hosts.values() if h.cordoned],
+            "not back": [m.name for m in session.node.store.groups["web"].machines if m.not_back],
+            "missed": sorted(name for event in finished for name in event.not_back),
             "emptied": [m.name for m in session.node.hosts.machines_on("h1")],
         }
 
@@ -149,21 +173,28 @@ def _decided(put: Put) -> bool:
 
 
 @pytest.mark.parametrize(
-    "wanted",
-    [SPLIT, EVACUATED, WORKED_ON, WORKED_ON_BY_DRIVER],
-    ids=["split", "evacuated", "work", "work by the driver"],
+    ("wanted", "polls"),
+    [
+        (SPLIT, False),
+        (EVACUATED, False),
+        (WORKED_ON, False),
+        (WORKED_ON_BY_DRIVER, False),
+        (NOT_BACK, True),
+    ],
+    ids=["split", "evacuated", "work", "work by the driver", "not back"],
 )
 def test_a_rollout_ends_the_same_though_its_service_is_killed_after_every_commit(
-    tmp_path: Path, wanted: RolloutRequest, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, wanted: RolloutRequest, polls: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Commits that are made at the same time are written as one: how many depends on the machine.
     monkeypatch.setattr(base, "MAX_BATCH", 1)
-    with Life(tmp_path / "whole.db", None, mortal=False) as life:
+    with Life(tmp_path / "whole.db", None, mortal=False, polls=polls) as life:
         assert life.run(wanted)
         undisturbed = life.outcome()
+        assert undisturbed["missed"] == ([LOST] if polls else [])
     at: int | None = None
     for lives in range(MAX_LIVES):
-        with Life(tmp_path / "state.db", at) as life:
+        with Life(tmp_path / "state.db", at, polls=polls) as life:
             if life.run(wanted):
                 assert life.outcome() == undisturbed
                 assert lives > 10
