@@ -88,7 +88,7 @@ class Executor:
         self._publishing = publishing
         self._tasks = tasks
         self._open_attempts = open_attempts
-        self._waiting_calls: dict[str, asyncio.Event] = {}  # calls that wait for a host to be told
+        self._waiting_calls: dict[str, asyncio.Event] = {}  # calls that wait for a host
         store.on_own_commit(self._on_commit)
         host_index.unreachable.on_change(self._look_again)
 
@@ -234,6 +234,8 @@ class Executor:
         """Return the machines of an attempt that have to move, and for which there is no host."""
         if not event.relocates or event.attempt is None:
             return []
+        if event.attempt.targets.keys() >= set(event.resources):
+            return []
         hosts = self._store.registry.hosts
         return [
             machine.name
@@ -299,7 +301,7 @@ class Executor:
             # No machine is disturbed while its guest can still be shown the event as Scheduled.
             await self._publishing.shown(event.joint.groups if event.joint else (event.group,))
             if event.attempt is None or event.attempt.number == 1:
-                await self._until_told(event, what)  # what has begun goes on
+                await self._until_reachable(event, what)  # what has begun goes on
             with otel.attempt(event) as span:
                 result = await self._carry_out(event, commit, what, doubtful=doubtful)
                 if result is None:
@@ -378,7 +380,7 @@ class Executor:
         for impact in self._impacts.pop(event, ()):
             self.on_impact(impact)
 
-    async def _until_told(self, event: Event, what: str) -> None:
+    async def _until_reachable(self, event: Event, what: str) -> None:
         """Wait while one of its machines is on a host that cannot be reached, unless that host
         has failed."""
         while self._cannot_be_reached(event):
@@ -392,7 +394,7 @@ class Executor:
                     self._ledger.take(what)
 
     def _look_again(self, _host: str = "") -> None:
-        """Have the calls that wait for a host to be told look whether they still have to."""
+        """Have the calls that wait for a host look whether they still have to."""
         for what, woken in self._waiting_calls.items():
             if not woken.is_set():
                 self._ledger.take(what)
@@ -413,13 +415,13 @@ class Executor:
             return []
         hosts = self._store.registry.hosts
         together = members(self._store.groups, event.joint).values() if event.joint else (event,)
-        untold = {
+        unreachable_hosts = {
             machine.host: None
             for member in together
             for machine in self._concerned(member)
             if machine.host in unreachable and hosts[machine.host].health is not Health.FAILED
         }
-        return list(untold)
+        return list(unreachable_hosts)
 
     async def _store_result(self, event: Event, result: _Result, corrected: int) -> None:
         """Store the result. `corrected` is how many corrections of the clock had been made when

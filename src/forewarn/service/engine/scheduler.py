@@ -147,7 +147,7 @@ class Scheduler:
     async def _fire(self) -> None:
         while True:
             await self._read_reached()
-            now = self._writer.now()
+            now = self._writer.instant()
             names = []
             self._firing = self.next_due()
             while (at := self.next_due()) is not None and at <= now.at:

@@ -262,8 +262,7 @@ class Placement:
         begun: dict[str, dict[str, Event]] = {}
         for name, changes in items.items():
             for change in changes:
-                relocates = isinstance(change, EventMoved) and change.event.relocates
-                if relocates and begins_attempt(change):
+                if begins_attempt(change) and change.event.relocates:
                     begun.setdefault(name, {})[change.event.id] = change.event
         if not begun:
             return {}, {}

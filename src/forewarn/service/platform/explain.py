@@ -72,13 +72,13 @@ class EventExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def under_way(
-    event: Event, group: Group, untold: Iterable[str], interim: Interim | None, now: World
+    event: Event, group: Group, unreachable: Iterable[str], interim: Interim | None, now: World
 ) -> tuple[Hold, ...]:
-    """Return what a Started event waits for before it is over. `untold` are the hosts because of
-    which the driver is not called yet, `interim` is what it has said so far."""
+    """Return what a Started event waits for before it is over. `unreachable` are the hosts because
+    of which the driver is not called yet, `interim` is what it has said so far."""
     if event.status is not Status.STARTED:
         return ()
-    if holds := tuple(not_called(event, host, now) for host in untold):
+    if holds := tuple(not_called(event, host, now) for host in unreachable):
         return holds
     if event.waiting is not None:
         machines = missing(group, event, now)

@@ -541,11 +541,11 @@ class Platform:
         now = self.writer.now()
         group = self._store.groups[event.group]
         if event.status is not Status.SCHEDULED:
-            untold, interim = (
+            unreachable, interim = (
                 self._executor.unreachable_hosts(event),
                 self._executor.interim(event.id),
             )
-            holds = under_way(event, group, untold, interim, now)
+            holds = under_way(event, group, unreachable, interim, now)
             holds = with_clock(holds, now) if holds else ()
         elif event.joint is not None:
             holds = joint.holds(self._store.groups, event.joint, now)
