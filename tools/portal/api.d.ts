@@ -428,6 +428,7 @@ declare namespace api {
     all_instances_down: boolean;
     event_grid: boolean;
     terminate_notice: number | null;
+    image_notice: number | null;
     coverage: Coverage;
     windows: Array<string>;
     blackouts: Array<string>;
@@ -456,6 +457,7 @@ declare namespace api {
     all_instances_down: boolean;
     event_grid: boolean;
     terminate_notice: number | null;
+    image_notice: number | null;
     coverage: Coverage;
     windows: Array<string>;
     blackouts: Array<string>;
@@ -1420,6 +1422,7 @@ declare namespace api {
     | "ids"
     | "ignore_windows"
     | "ignored_events"
+    | "image_notice"
     | "incarnation"
     | "inventory_host"
     | "kind"

@@ -33,6 +33,7 @@ from forewarn.arm.routes import (  # each declares its operations
     login,
     maintenance_configurations,
     operations,
+    reimages,
     resource_graph,
     resources,
     scale_sets,
@@ -60,7 +61,7 @@ MAX_QUERIES = 2  # of Azure Resource Graph, at a time
 LOGIN_BODY_TIMEOUT = 10.0  # seconds to send it
 ROUTES = (
     *(login, subscriptions, resources, resource_graph, event_grid, operations, batch),
-    *(virtual_machines, scale_sets, availability_sets, dedicated_hosts),
+    *(virtual_machines, scale_sets, reimages, availability_sets, dedicated_hosts),
     *(scheduled_events, updates, maintenance_configurations, configuration_assignments),
 )
 

@@ -25,8 +25,8 @@ REASONS = (
     (
         ("POST",),
         _PLACE + _FLEET + r"/[^/]+",
-        "it announces maintenance, and carries it out, and neither switches machines off nor"
-        " installs them; restart, redeploy or delete the machine instead",
+        "it announces maintenance, and carries it out, and does not switch machines off; restart,"
+        " redeploy or delete the machine instead",
     ),
     (WRITES, _PLACE, "subscriptions and resource groups are those that the fleet file names"),
     (

@@ -29,6 +29,7 @@ from forewarn.control.http.idempotency import LOCAL_OWNER
 from forewarn.core import Event, Refused, Status, Time
 from forewarn.core.time import MINUTE, SECOND
 from forewarn.service.access.secret import hidden
+from forewarn.service.indexes.placement import REIMAGE
 from forewarn.service.platform.explain import EventExplanation, summary
 from forewarn.service.platform.platform import Outcome, Outcomes
 from forewarn.store.port import Key, Store
@@ -40,6 +41,7 @@ MAX_EXPLAINED = 5  # events of one operation
 # A client is to ask again after a part of the time that is left until what it waits for.
 ASKED_TIMES = 30
 MAX_RETRY_AFTER = 15  # seconds: somebody may approve the event at any time
+ROLLOUT_STATUS = {"done": "Succeeded", "aborted": "Canceled", "expired": "Failed"}
 MAX_REMEMBERED = 10_000  # operations whose events are known without reading the state
 
 _OPERATION = re.compile(re.escape(CAUSE) + r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
@@ -182,6 +184,33 @@ def retry_after(request: Request, events: Iterable[Event]) -> dict[str, str]:
     left = max(waiting, default=0) - request.now if request.context.virtual_time is None else 0
     seconds = min(left // (ASKED_TIMES * SECOND), MAX_RETRY_AFTER)
     return {"Retry-After": str(max(seconds, 1))}
+
+
+def rollout_id(id: str) -> str:
+    """Return the id of the rollout that an operation is, if it reimages machines."""
+    return REIMAGE + id.upper()
+
+
+async def status_at(request: Request) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return an operation as its URL shows it, and the header that says when to ask again."""
+    id, rollouts = request.names["operation"], request.call.rollouts
+    if rollout_id(id) not in request.context.store.registry.rollouts or request.call.limited:
+        events = await events_of(request, id)
+        return status_of(request, id, events), retry_after(request, events)
+    explained = unwrap(await rollouts.explain(rollout_id(id)))
+    report = explained.report
+    status = ROLLOUT_STATUS.get(report.state, "InProgress")
+    body: dict[str, Any] = {
+        "name": id,
+        "status": status,
+        "startTime": moment(report.rollout.created_at),
+        "properties": {"message": explained.message},
+    }
+    if report.rollout.ended_at is not None:
+        body["endTime"] = moment(report.rollout.ended_at)
+    if status in ("Canceled", "Failed"):
+        body["error"] = error_body(f"Operation{status}", explained.message)
+    return body, retry_after(request, ())
 
 
 async def events_of(request: Request, id: str) -> list[Event]:

@@ -19,10 +19,12 @@ from forewarn.core.time import Duration
 from forewarn.support.text import counted
 
 CAPACITY = "sku.capacity"
-NOTIFICATION = (
-    "properties.virtualMachineProfile.scheduledEventsProfile.terminateNotificationProfile"
-)
-ENABLE, TIMEOUT = f"{NOTIFICATION}.enable", f"{NOTIFICATION}.notBeforeTimeout"
+PROFILE = "properties.virtualMachineProfile.scheduledEventsProfile"
+NOTICES = {  # by their profile
+    "terminateNotificationProfile": "terminate_notice",
+    "osImageNotificationProfile": "image_notice",
+}
+NOTICE_PATHS = [f"{PROFILE}.{p}.{n}" for p in NOTICES for n in ("enable", "notBeforeTimeout")]
 EVENTS_POLICY = "properties.scheduledEventsPolicy"
 APPROVED_TYPES = {
     f"{EVENTS_POLICY}.userInitiatedReboot.automaticallyApprove": EventType.REBOOT,
@@ -47,17 +49,17 @@ class ScaleSetUpdate(msgspec.Struct, frozen=True):
 def read_update(body: dict[str, Any], current: dict[str, Any]) -> ScaleSetUpdate:
     """Return what a body asks for; `current` is what GET gives. Raises ArmError if that cannot be
     changed."""
-    offered = f"of a scale set, forewarn changes {CAPACITY}, {EVENTS_POLICY} and {NOTIFICATION}"
-    values = _values(body, current, (CAPACITY, ENABLE, TIMEOUT, *RULES), offered)
+    offered = f"of a scale set, forewarn changes {CAPACITY}, {EVENTS_POLICY} and {PROFILE}"
+    values = _values(body, current, (CAPACITY, *NOTICE_PATHS, *RULES), offered)
     capacity = values.pop(CAPACITY, None)
     if capacity is not None:
         _check_capacity(capacity, current["sku"]["capacity"], current["name"])
-    notice = _terminate_notice(values, current)
+    read = {field: _notice(profile, values, current) for profile, field in NOTICES.items()}
+    notices = {field: notice for field, notice in read.items() if notice is not msgspec.UNSET}
     change_rules = _rules(values)
 
     def change(policy: Policy) -> Policy:
-        kept = policy.terminate_notice if notice is msgspec.UNSET else notice
-        return msgspec.structs.replace(change_rules(policy), terminate_notice=kept)
+        return msgspec.structs.replace(change_rules(policy), **notices)
 
     return ScaleSetUpdate(capacity, change)
 
@@ -147,27 +149,28 @@ def _check_capacity(capacity: Any, current: int, name: str) -> None:
         )
 
 
-def _terminate_notice(
-    values: dict[str, Any], current: dict[str, Any]
+def _notice(
+    name: str, values: dict[str, Any], current: dict[str, Any]
 ) -> Duration | msgspec.UnsetType | None:
-    """Return the new notice of deletions; None: there is none; UNSET: it does not change."""
-    if not values.keys() & {ENABLE, TIMEOUT}:
+    """Return the new notice of a profile; None: there is none; UNSET: it does not change."""
+    enable_path, timeout_path = f"{PROFILE}.{name}.enable", f"{PROFILE}.{name}.notBeforeTimeout"
+    if not values.keys() & {enable_path, timeout_path}:
         return msgspec.UNSET
-    profile = current["properties"]["virtualMachineProfile"]["scheduledEventsProfile"]
-    enable = values.get(ENABLE, profile["terminateNotificationProfile"]["enable"])
-    _require_boolean(ENABLE, enable)
-    text = values.get(TIMEOUT)
+    profile = current["properties"]["virtualMachineProfile"]["scheduledEventsProfile"][name]
+    enable = values.get(enable_path, profile["enable"])
+    _require_boolean(enable_path, enable)
+    text = values.get(timeout_path)
     notice = MIN_TERMINATE_NOTICE
     if text is not None:
         parsed = parse_iso_duration(text) if isinstance(text, str) else None
         if parsed is None or not MIN_TERMINATE_NOTICE <= parsed <= MAX_TERMINATE_NOTICE:
             raise _invalid(
-                TIMEOUT,
+                timeout_path,
                 f"must be from {iso_duration(MIN_TERMINATE_NOTICE)} to"
                 f" {iso_duration(MAX_TERMINATE_NOTICE)}, not {text!r}",
             )
-        if not enable and ENABLE not in values:
-            raise _invalid(TIMEOUT, "is only used if enable is true")
+        if not enable and enable_path not in values:
+            raise _invalid(timeout_path, "is only used if enable is true")
         notice = parsed
     return notice if enable else None
 

@@ -13,7 +13,7 @@ from forewarn.arm.times import iso_duration, moment
 from forewarn.core import Event, EventType, Group, GroupKind, Machine, Policy, Source, Status
 from forewarn.core.events import UNKNOWN_DURATION
 from forewarn.core.fleet import Health, Host
-from forewarn.core.time import SECOND, Time
+from forewarn.core.time import SECOND, Duration, Time
 from forewarn.metadata.endpoint.to_wire import VM_SIZE, computer_name
 from forewarn.wire.versions import NEWEST
 
@@ -239,6 +239,11 @@ def _events_policy(policy: Policy) -> dict[str, Any]:
     }
 
 
+def _notification(notice: Duration | None) -> dict[str, Any]:
+    shown = {} if notice is None else {"notBeforeTimeout": iso_duration(notice)}
+    return {"enable": notice is not None, **shown}
+
+
 def scale_set(scale_set: i.ScaleSet) -> dict[str, Any]:
     group, policy = scale_set.place, scale_set.place.policy
     machines = [machine for group in scale_set.groups for machine in group.machines]
@@ -251,14 +256,8 @@ def scale_set(scale_set: i.ScaleSet) -> dict[str, Any]:
         "osProfile": {"computerNamePrefix": scale_set.name, **OS_PROFILE},
         "networkProfile": {"networkInterfaceConfigurations": []},
         "scheduledEventsProfile": {
-            "terminateNotificationProfile": {
-                "enable": policy.terminate_notice is not None,
-                **(
-                    {"notBeforeTimeout": iso_duration(policy.terminate_notice)}
-                    if policy.terminate_notice is not None
-                    else {}
-                ),
-            }
+            "terminateNotificationProfile": _notification(policy.terminate_notice),
+            "osImageNotificationProfile": _notification(policy.image_notice),
         },
     }
     if all(machine.spot for machine in machines):

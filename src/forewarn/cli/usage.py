@@ -112,6 +112,7 @@ VALUES = {
     "status": "STATUS",
     "sums": "LABEL",
     "terminate_notice": DURATION,
+    "image_notice": DURATION,
     "timeout": DURATION,
     "to": NAMED,
     "type": "TYPE",

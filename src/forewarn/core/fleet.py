@@ -176,6 +176,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     auto_approve: tuple[EventType, ...] = ()  # user events of these types are approved at once
     all_instances_down: bool = False  # approve users' events while all machines are down
     terminate_notice: Duration | None = None  # notice of deletes; None: they are not announced
+    image_notice: Duration | None = None  # notice of reimages; None: there can be none
     windows: tuple[Window, ...] = ()  # in which maintenance may start; empty: at any time
     blackouts: tuple[Blackout, ...] = ()  # in which it may not
     may_postpone: MayPostpone | None = None  # None: its events cannot be postponed

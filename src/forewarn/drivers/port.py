@@ -83,6 +83,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     # The host under maintenance, if any: all machines on it are affected at once. Or the empty one.
     host: str = ""
     moves: bool = False  # a live migration
+    in_place: bool = False  # a reimage: a Redeploy after which the machine is on the same host
     parts: tuple[Part, ...] = ()  # the events carried out as one with this one, itself included
     host_labels: Mapping[str, Mapping[str, str]] = {}  # of all hosts named here that have labels
     known_hosts: frozenset[str] = frozenset()  # all hosts that a machine may be on afterwards

@@ -339,7 +339,7 @@ def test_a_member_is_deleted(service: Service, arm: Arm) -> None:
 
 
 def test_power_operations_are_refused_as_not_offered(arm: Arm) -> None:
-    for action in ("poweroff", "deallocate", "start", "reimage", "reimageall"):
+    for action in ("poweroff", "deallocate", "start", "approveRollingUpgrade"):
         for path in (WEB, f"{WEB}/virtualMachines/0"):
             answer = arm.call("POST", f"{path}/{action}", {"instanceIds": ["0"]})
             assert code(answer) == (409, "OperationNotAllowed")

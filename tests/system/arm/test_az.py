@@ -97,6 +97,26 @@ def test_a_member_is_deleted_after_its_notice(
     assert not service["web_1"].alive
 
 
+def test_instances_are_reimaged(service: Service, az: Az, announcements: Announcements) -> None:
+    named = ("-g", "forewarn", "-n", "web")
+    profile = "virtualMachineProfile.scheduledEventsProfile.osImageNotificationProfile"
+    refused = az.start("vmss", "reimage", *named, "--instance-ids", "0")
+    assert refused.wait() == 1
+    assert "osImageNotificationProfile" in "".join(refused.stderr)
+    az.run("vmss", "update", *named, "--set", f"{profile}.enable=true", "--no-wait")
+    for words in (("reimage", "--instance-ids", "0"), ("rolling-upgrade", "start")):
+        announcements.forget()
+        reimage = az.start("vmss", *words, *named)
+        announcements.wait()
+        [event] = service["web_0"].document()["Events"]
+        assert (event["EventType"], event["Resources"]) == ("Redeploy", ["web_0"])
+        assert reimage.process.poll() is None
+        service.clock.advance("3h")
+        assert reimage.wait() == 0, "".join(reimage.stderr)
+    latest = az.run("vmss", "rolling-upgrade", "get-latest", *named)
+    assert latest["runningStatus"]["code"] == "Completed"
+
+
 def test_a_scale_set_is_made_smaller(
     service: Service, az: Az, announcements: Announcements
 ) -> None:

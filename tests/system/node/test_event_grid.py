@@ -4,6 +4,7 @@ and Azure's own library reads what is sent."""
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -16,7 +17,7 @@ from helpers.netns import require
 from helpers.serve_process import ServeProcess, running_service, write_settings
 from helpers.waiting import LIMIT, until
 
-KILLS = 16
+KILLS = int(os.environ.get("KILLS", "16"))
 TABLE = """
 [[notify]]
 name = "plane"

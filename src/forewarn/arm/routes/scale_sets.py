@@ -117,18 +117,18 @@ async def delete_scale_set(request: Request) -> Answer:
 
 @route("POST", SCALE_SET + "/restart", role=Role.TENANT)
 async def restart_instances(request: Request) -> Answer:
-    return await user_maintenance(request, lambda: _named_members(request), EventType.REBOOT)
+    return await user_maintenance(request, lambda: named_members(request), EventType.REBOOT)
 
 
 @route("POST", SCALE_SET + "/redeploy", role=Role.TENANT)
 async def redeploy_instances(request: Request) -> Answer:
-    return await user_maintenance(request, lambda: _named_members(request), EventType.REDEPLOY)
+    return await user_maintenance(request, lambda: named_members(request), EventType.REDEPLOY)
 
 
 @route("POST", SCALE_SET + "/performMaintenance", role=Role.TENANT)
 async def perform_maintenance(request: Request) -> Answer:
     all_members = _instance_ids(request) in (None, ["*"])
-    return await maintain_now(request, lambda: _named_members(request), all_members=all_members)
+    return await maintain_now(request, lambda: named_members(request), all_members=all_members)
 
 
 @route("POST", SCALE_SET + "/delete", role=Role.OPERATOR)
@@ -140,7 +140,7 @@ async def delete_instances(request: Request) -> Answer:
             "Required parameter 'instanceIds' is missing (null). To delete all instances, name"
             ' them as ["*"].',
         )
-    return await delete(request, lambda: _named_members(request))
+    return await delete(request, lambda: named_members(request))
 
 
 # One member.
@@ -172,47 +172,47 @@ async def list_instances(request: Request) -> Answer:
 
 @route("GET", INSTANCE, options=(EXPAND,))
 async def get_instance(request: Request) -> Answer:
-    member = _member(request)
+    member = member_of(request)
     return Answer(body=views.instance(*member, request.now, expand=expands(request)))
 
 
 @route("GET", INSTANCE + "/instanceView")
 async def get_instance_view(request: Request) -> Answer:
-    group, machine = _member(request)
+    group, machine = member_of(request)
     return Answer(body=views.instance_view(group, machine, request.now))
 
 
 @route("GET", INSTANCE + "/networkInterfaces", options=PAGED)
 async def list_network_interfaces(request: Request) -> Answer:
     """There are none. Ansible's inventory asks for those of each instance."""
-    _member(request)
+    member_of(request)
     nothing: tuple[str, ...] = ()
     return page(request, nothing, lambda name: (name,), lambda name: name)
 
 
 @route("POST", INSTANCE + "/restart", role=Role.TENANT)
 async def restart_instance(request: Request) -> Answer:
-    return await user_maintenance(request, lambda: [_member(request)], EventType.REBOOT)
+    return await user_maintenance(request, lambda: [member_of(request)], EventType.REBOOT)
 
 
 @route("POST", INSTANCE + "/redeploy", role=Role.TENANT)
 async def redeploy_instance(request: Request) -> Answer:
-    return await user_maintenance(request, lambda: [_member(request)], EventType.REDEPLOY)
+    return await user_maintenance(request, lambda: [member_of(request)], EventType.REDEPLOY)
 
 
 @route("POST", INSTANCE + "/performMaintenance", role=Role.TENANT)
 async def perform_maintenance_of_instance(request: Request) -> Answer:
-    return await maintain_now(request, lambda: [_member(request)])
+    return await maintain_now(request, lambda: [member_of(request)])
 
 
 @route("POST", INSTANCE + "/simulateEviction", role=Role.OPERATOR, limited=False)
 async def evict_instance(request: Request) -> Answer:
-    return await evict(request, lambda: [_member(request)])
+    return await evict(request, lambda: [member_of(request)])
 
 
 @route("DELETE", INSTANCE, role=Role.OPERATOR)
 async def delete_instance(request: Request) -> Answer:
-    return await delete_one(request, lambda: [_member(request)])
+    return await delete_one(request, lambda: [member_of(request)])
 
 
 def scale_set_of(request: Request) -> ScaleSet:
@@ -222,7 +222,7 @@ def scale_set_of(request: Request) -> ScaleSet:
     )
 
 
-def _member(request: Request) -> tuple[Group, Machine]:
+def member_of(request: Request) -> tuple[Group, Machine]:
     return Inventory(request.call).instance(scale_set_of(request), request.names["instance"])
 
 
@@ -241,5 +241,5 @@ def _instance_ids(request: Request) -> list[str] | None:
     return ids
 
 
-def _named_members(request: Request) -> list[tuple[Group, Machine]]:
+def named_members(request: Request) -> list[tuple[Group, Machine]]:
     return Inventory(request.call).instances(scale_set_of(request), _instance_ids(request))

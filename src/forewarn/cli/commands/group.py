@@ -184,6 +184,9 @@ def policy(
     terminate_notice: Annotated[
         str | None, typer.Option(help="Notice of a deletion: 5m to 15m, or 'off'.")
     ] = None,
+    image_notice: Annotated[
+        str | None, typer.Option(help="Notice of a reimage: 5m to 15m, or 'off'.")
+    ] = None,
     window: Annotated[
         list[str] | None,
         typer.Option(
@@ -235,9 +238,9 @@ def policy(
     if event_grid is not None:
         request.event_grid = event_grid
     if terminate_notice is not None:
-        off = terminate_notice.lower() == "off"
-        notice = None if off else parsed(parse_duration, terminate_notice, "--terminate-notice")
-        request.terminate_notice = None if notice is None else notice / SECOND
+        request.terminate_notice = _notice(terminate_notice, "--terminate-notice")
+    if image_notice is not None:
+        request.image_notice = _notice(image_notice, "--image-notice")
     if window is not None:
         request.windows = [] if window == ["none"] else window
     if may_postpone is not None:
@@ -261,6 +264,11 @@ def policy(
         print_clock(client)
 
 
+def _notice(text: str, option: str) -> float | None:
+    notice = None if text.lower() == "off" else parsed(parse_duration, text, option)
+    return None if notice is None else notice / SECOND
+
+
 def _count(text: str) -> int | None:
     if text.lower() == "none":
         return None
@@ -278,6 +286,10 @@ def _policy(group: s.Group) -> list[tuple[str, str]]:
         (
             "notice of deletions",
             "none" if notice is None else in_words(round(notice * SECOND)),
+        ),
+        (
+            "notice of reimages",
+            "none" if group.image_notice is None else in_words(round(group.image_notice * SECOND)),
         ),
         ("Event Grid, Resource Graph", "published" if group.event_grid else "not published"),
         ("windows", "; ".join(group.windows) or "at any time"),

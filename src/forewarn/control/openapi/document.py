@@ -309,7 +309,7 @@ def _refine(components: dict[str, Any], body_types: Mapping[Any, None]) -> None:
     }
     group, policy = components["OneGroupFile"], components["PolicyFile"]["properties"]
     group["properties"] |= policy  # as GET shows it; in a fleet file it has a table of its own
-    for name in ("terminate_notice", "back_within"):
+    for name in ("terminate_notice", "image_notice", "back_within"):
         group["properties"][name] = policy[name] | {
             "anyOf": [*policy[name]["anyOf"], {"description": "Seconds.", "type": "number"}]
         }

@@ -149,11 +149,9 @@ def _changed_policy(policy: Policy, request: s.PolicyRequest) -> Policy:
     if request.auto_approve is not msgspec.UNSET:
         types = [parse_enum(EventType, "event type", type) for type in request.auto_approve]
         changes["auto_approve"] = tuple(types)
-    if request.terminate_notice is not msgspec.UNSET:
-        notice = request.terminate_notice
-        changes["terminate_notice"] = (
-            None if notice is None else duration_of("terminate_notice", notice)
-        )
+    for field in ("terminate_notice", "image_notice"):
+        if (notice := getattr(request, field)) is not msgspec.UNSET:
+            changes[field] = None if notice is None else duration_of(field, notice)
     if request.windows is not msgspec.UNSET:
         changes["windows"] = tuple(parse_text(parse_window, w) for w in request.windows)
     if request.blackouts is not msgspec.UNSET:

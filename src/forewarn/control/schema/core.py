@@ -163,6 +163,9 @@ class Group(msgspec.Struct, kw_only=True):
     terminate_notice: Annotated[
         float | None, doc("Seconds of notice before a deletion; null: deletions are not announced.")
     ] = None
+    image_notice: Annotated[
+        float | None, doc("Seconds of notice before a reimage; null: there can be none.")
+    ] = None
     coverage: Annotated[Coverage, doc("How many of its machines poll and answer events.")] = (
         msgspec.field(default_factory=Coverage)
     )
@@ -675,6 +678,10 @@ class PolicyRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     terminate_notice: Annotated[
         float | msgspec.UnsetType | None,
         doc("Seconds of notice before a deletion; null: deletions are not announced."),
+    ] = msgspec.UNSET
+    image_notice: Annotated[
+        float | msgspec.UnsetType | None,
+        doc("Seconds of notice before a reimage; null: there can be none."),
     ] = msgspec.UNSET
     windows: w.NewWindows | msgspec.UnsetType = msgspec.UNSET
     blackouts: w.NewBlackouts | msgspec.UnsetType = msgspec.UNSET

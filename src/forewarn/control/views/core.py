@@ -179,6 +179,9 @@ def group(group: Group, counts: CoverageCounts) -> s.Group:
         terminate_notice=group.policy.terminate_notice / SECOND
         if group.policy.terminate_notice is not None
         else None,
+        image_notice=group.policy.image_notice / SECOND
+        if group.policy.image_notice is not None
+        else None,
         coverage=coverage(counts),
         windows=[window.text for window in group.policy.windows],
         blackouts=[blackout.text for blackout in group.policy.blackouts],

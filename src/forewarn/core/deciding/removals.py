@@ -144,14 +144,21 @@ def policy_problem(kind: GroupKind, policy: Policy) -> str:
             f"back_within must be from {in_words(MIN_BACK_WITHIN)} to {in_words(MAX_BACK_WITHIN)},"
             f" not {in_words(within)}"
         )
-    notice = policy.terminate_notice
+    return notice_problem(kind, "terminate_notice", policy.terminate_notice) or notice_problem(
+        kind, "image_notice", policy.image_notice
+    )
+
+
+def notice_problem(kind: GroupKind, name: str, notice: Duration | None) -> str:
+    """Return what is wrong with the notice that members of a scale set get before they are deleted
+    or reimaged; empty if nothing is."""
     if notice is None:
         return ""
     if kind is not GroupKind.SCALE_SET:
-        return "terminate_notice is only for groups of kind scale-set"
+        return f"{name} is only for groups of kind scale-set"
     if not MIN_TERMINATE_NOTICE <= notice <= MAX_TERMINATE_NOTICE:
         return (
-            f"terminate_notice must be from {in_words(MIN_TERMINATE_NOTICE)}"
+            f"{name} must be from {in_words(MIN_TERMINATE_NOTICE)}"
             f" to {in_words(MAX_TERMINATE_NOTICE)}, not {in_words(notice)}"
         )
     return ""

@@ -340,7 +340,8 @@ def _after(ended: Ended, default: _Default) -> Duration | _Default:
 
 def _moved(task: Task, ended: Ended) -> dict[str, str]:
     moved = _answer(ended).moved
-    if moved and not task.type.traits.relocates and not task.moves:
+    relocates = task.type.traits.relocates and not task.in_place
+    if moved and not relocates and not task.moves:
         raise _Invalid(
             f"the program says that machines have moved, but a {task.type.value} moves none;"
             " only a Redeploy or a live migration does"

@@ -93,7 +93,7 @@ def _problem(answer: Answer, task: Task) -> str:
 
 
 def moves(task: Task) -> bool:
-    return task.moves or (not task.work and task.type.traits.relocates)
+    return task.moves or (not task.work and not task.in_place and task.type.traits.relocates)
 
 
 def hosts_of(machine: TaskMachine) -> set[str]:

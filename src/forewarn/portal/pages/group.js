@@ -110,6 +110,7 @@ export function Group({ name, query }) {
           ["Event Grid, Resource Graph", of.event_grid && "its events are published there"],
           ["User events at a time", of.user_event_limit === null ? "any number" : String(of.user_event_limit)],
           ["Notice before a deletion", of.terminate_notice === null ? "deletions are not announced" : duration(of.terminate_notice * 1_000)],
+          ["Notice before a reimage", of.image_notice !== null && duration(of.image_notice * 1_000)],
           ["May postpone", of.may_postpone ?? "never"],
           ["Events are over", of.over_when && { heard: "once their machines have polled again", "carried-out": "when they were carried out" }[of.over_when]],
           ["Machines are back within", of.back_within !== null && duration(of.back_within * 1_000)],

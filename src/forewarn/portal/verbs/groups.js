@@ -22,6 +22,7 @@ const operatorsPolicy = (group) => [
 /** @type {(group: api.Group) => portal.Field[]} */
 const terminatePolicy = (group) => [
   { name: "terminate_notice", label: "Notice before a deletion", type: "duration", value: group.terminate_notice === null ? "" : compact(group.terminate_notice), cleared: null, help: "5m to 15m. Empty: deletions are not announced." },
+  { name: "image_notice", label: "Notice before a reimage", type: "duration", value: group.image_notice === null ? "" : compact(group.image_notice), cleared: null, help: "5m to 15m. Empty: machines cannot be reimaged." },
 ];
 
 /** @type {(group: api.Group, more: object, session: api.Session) => portal.Field[]} */

@@ -43,7 +43,7 @@ from forewarn.service.engine.open_attempts import Interim, OpenAttempts
 from forewarn.service.engine.publishing import Publishing
 from forewarn.service.engine.writer import Writer
 from forewarn.service.indexes.hosts import HostIndex
-from forewarn.service.indexes.placement import must_move, targets_of
+from forewarn.service.indexes.placement import in_place, must_move, targets_of
 from forewarn.store.port import Batch, Commit, Entry, OutcomeUnknown, States, Store, StoreFailed
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
@@ -144,7 +144,7 @@ class Executor:
             for machine in concerned[member.id]
             if machine.name not in without
         ]
-        if event.relocates:
+        if event.relocates and not in_place(event):
             machines = self._with_targets(event, machines, concerned.get(event.id, ()))
         offered = (host for m in machines for host in (m.target, *m.alternatives))
         host_labels, note = self._of_hosts([*(m.host for m in machines), event.host], offered)
@@ -157,6 +157,7 @@ class Executor:
             machines=tuple(machines),
             host=event.host if event.joint is not None and event.joint.domain is None else "",
             moves=event.moves,
+            in_place=in_place(event),
             parts=tuple(
                 [
                     Part(

@@ -18,8 +18,7 @@ import msgspec
 from forewarn.core import GroupKind, Machine, Policy
 from forewarn.core.commands import Define
 from forewarn.core.deciding.removals import (
-    MAX_TERMINATE_NOTICE,
-    MIN_TERMINATE_NOTICE,
+    notice_problem,
     policy_problem,
 )
 from forewarn.core.fleet import (
@@ -51,7 +50,7 @@ from forewarn.service.fleet.addresses import ANY_ADDRESS, AddressRules
 from forewarn.service.fleet.shapes import MAX_ADDRESSES, MAX_DOMAIN, MAX_TAGS
 from forewarn.support.limits import MAX_BLACKOUTS, MAX_WINDOWS
 from forewarn.support.suggest import nearest
-from forewarn.support.text import in_words, parse_duration
+from forewarn.support.text import parse_duration
 from forewarn.support.yaml.positions import Problems, Where, YamlError
 
 DEFAULT_DOMAINS = 5  # over which machines without a domain are spread
@@ -326,7 +325,7 @@ def _check_count(kind: GroupKind, count: int, at: Where) -> None:
 
 
 def _policy(entry: e.PolicyEntry, at: Where, kind: GroupKind, problems: Problems) -> Policy:
-    limit, notice, postpone, back = entry.user_event_limit, None, None, None
+    limit, notice, image, postpone, back = entry.user_event_limit, None, None, None, None
     windows: tuple[Window, ...] = ()
     blackouts: tuple[Blackout, ...] = ()
     if limit is not None and limit < 1:
@@ -335,7 +334,10 @@ def _policy(entry: e.PolicyEntry, at: Where, kind: GroupKind, problems: Problems
         limit = None
     if entry.terminate_notice is not None:
         with problems.collected():
-            notice = _terminate_notice(entry.terminate_notice, kind, (*at, "terminate_notice"))
+            notice = _notice("terminate_notice", entry.terminate_notice, kind, at)
+    if entry.image_notice is not None:
+        with problems.collected():
+            image = _notice("image_notice", entry.image_notice, kind, at)
     with problems.collected():
         windows = _windows(entry.windows, at)
     with problems.collected():
@@ -352,6 +354,7 @@ def _policy(entry: e.PolicyEntry, at: Where, kind: GroupKind, problems: Problems
         all_instances_down=entry.all_instances_down,
         event_grid=entry.event_grid,
         terminate_notice=notice,
+        image_notice=image,
         windows=windows,
         blackouts=blackouts,
         may_postpone=postpone,
@@ -363,18 +366,10 @@ def _policy(entry: e.PolicyEntry, at: Where, kind: GroupKind, problems: Problems
     return policy
 
 
-def _terminate_notice(text: str, kind: GroupKind, at: Where) -> Duration:
-    if kind is not GroupKind.SCALE_SET:
-        raise FleetError(
-            "is only for groups of kind scale-set: deletions in other groups are not announced", at
-        )
-    notice = _parsed(parse_duration, text, at)
-    if not MIN_TERMINATE_NOTICE <= notice <= MAX_TERMINATE_NOTICE:
-        raise FleetError(
-            f"must be from {in_words(MIN_TERMINATE_NOTICE)} to"
-            f" {in_words(MAX_TERMINATE_NOTICE)}, not {in_words(notice)}",
-            at,
-        )
+def _notice(name: str, text: str, kind: GroupKind, at: Where) -> Duration:
+    notice: Duration = _parsed(parse_duration, text, (*at, name))
+    if problem := notice_problem(kind, name, notice):
+        raise FleetError(problem.removeprefix(f"{name} "), (*at, name))
     return notice
 
 

@@ -462,7 +462,7 @@ def _differing(fields: Iterable[str], was: Any, becomes: Any) -> Iterator[FieldC
 
 
 def _shown(field: str, value: Any) -> Any:
-    if field in ("terminate_notice", "back_within") and value is not None:
+    if field in ("terminate_notice", "image_notice", "back_within") and value is not None:
         return in_words(value)
     if field == "may_postpone" and value is not None:
         return str(value)

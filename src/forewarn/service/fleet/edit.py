@@ -69,7 +69,7 @@ def _as_group(raw: Raw, known: Mapping[str, Machine]) -> Raw:
         ]
     if "policy" not in raw:
         policy = {key: raw.pop(key) for key in POLICY_KEYS if key in raw}
-        for key in ("terminate_notice", "back_within"):
+        for key in ("terminate_notice", "image_notice", "back_within"):
             if isinstance(policy.get(key), int | float):
                 policy[key] = f"{policy[key]:g}s"
         raw["policy"] = policy

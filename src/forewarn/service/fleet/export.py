@@ -90,13 +90,14 @@ def machine_entry(machine: Machine) -> MachineEntry:
 
 
 def _policy(policy: Policy) -> PolicyEntry:
-    notice, back = policy.terminate_notice, policy.back_within
+    notice, image, back = policy.terminate_notice, policy.image_notice, policy.back_within
     return PolicyEntry(
         user_event_limit=policy.user_event_limit,
         auto_approve=list(policy.auto_approve),
         all_instances_down=policy.all_instances_down,
         event_grid=policy.event_grid,
         terminate_notice=None if notice is None else f"{notice / SECOND:g}s",
+        image_notice=None if image is None else f"{image / SECOND:g}s",
         windows=[window.text for window in policy.windows],
         blackouts=[blackout.text for blackout in policy.blackouts],
         may_postpone=None if policy.may_postpone is None else str(policy.may_postpone),

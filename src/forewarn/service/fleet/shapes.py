@@ -172,6 +172,13 @@ class PolicyEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit
             " default, deletions are not announced."
         ),
     ] = None
+    image_notice: Annotated[
+        str | None,
+        _meta(
+            "Notice of reimages, from 5m to 15m (or PT5M); only for groups of kind scale-set. By"
+            " default, its machines cannot be reimaged."
+        ),
+    ] = None
     windows: Windows = []
     blackouts: Blackouts = []
     may_postpone: Annotated[

@@ -20,9 +20,12 @@ from forewarn.core.changes import Change, EventMoved, begins_attempt
 from forewarn.core.fleet import NO_CAPACITY, NO_SIZE, Capacity, Health, Host
 from forewarn.core.group import replaced
 from forewarn.core.registry import HostPut, Put
+from forewarn.core.rollouts.model import CAUSE
 from forewarn.service.indexes.unreachable_hosts import UnreachableHosts
 from forewarn.store.port import States, Store
 
+REIMAGE = "REIMAGE-"  # the beginning of the ids of rollouts that reimage machines
+REIMAGES = f"{CAUSE}/{REIMAGE}"  # and of the causes of their steps
 MAX_OFFERED = 50  # hosts that a machine could move to and that are named at most, the best first
 SPREADS_KEPT = 64  # groups of which is kept where their machines are
 RERANK = 64  # changed hosts up to which each is ranked separately instead of all again
@@ -262,7 +265,7 @@ class Placement:
         begun: dict[str, dict[str, Event]] = {}
         for name, changes in items.items():
             for change in changes:
-                if begins_attempt(change) and change.event.relocates:
+                if begins_attempt(change) and change.event.relocates and not in_place(change.event):
                     begun.setdefault(name, {})[change.event.id] = change.event
         if not begun:
             return {}, {}
@@ -494,11 +497,16 @@ def targets_of(event: Event) -> Mapping[str, str]:
     return event.attempt.targets if event.attempt is not None else {}
 
 
+def in_place(event: Event) -> bool:
+    """Is it a reimage, after which its machines are where they were?"""
+    return event.cause.startswith(REIMAGES)
+
+
 def must_move(event: Event, machine: Machine, hosts: Mapping[str, Host]) -> bool:
     """Does an event that moves machines need another host for this one? One that is on a host which
     may stay in use can also be redeployed there."""
     host = hosts.get(machine.host)
-    return host is not None and (event.moves or not host.healthy)
+    return host is not None and (event.moves or not host.healthy) and not in_place(event)
 
 
 def _with_targets(change: Change, targets: Mapping[str, Mapping[str, str]]) -> Change:

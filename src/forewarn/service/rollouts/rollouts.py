@@ -175,8 +175,11 @@ class Rollouts:
         self._forecasts = kept
         return upcoming
 
-    async def start(self, wanted: RolloutRequest) -> RolloutReport | Refused:
-        drafted = self.draft(wanted)
+    async def start(self, wanted: RolloutRequest, id: str = "") -> RolloutReport | Refused:
+        """Start a rollout; one with this id that there is already is the same one."""
+        if id in self._store.registry.rollouts:
+            return await self._report(id)
+        drafted = self.draft(wanted, id)
         if isinstance(drafted, Refused):
             return drafted
         if problem := drafted.problem:
@@ -385,14 +388,14 @@ class Rollouts:
         """Return the events that a rollout has caused; of one that is under way they are known."""
         return await self._reconciler.events(rollout)
 
-    def draft(self, wanted: RolloutRequest) -> Draft | Refused:
+    def draft(self, wanted: RolloutRequest, id: str = "") -> Draft | Refused:
         """Return the rollout that would be started, without storing it."""
         now = self._writer.now()
         if wanted.work_by is WorkBy.DRIVER and not self._work.possible:
             return conflict(
                 "the driver of this service cannot work on hosts; leave that to an operator"
             )
-        draft = draft_rollout(wanted, self._platform.new_id(), self._store, self._gates, now)
+        draft = draft_rollout(wanted, id or self._platform.new_id(), self._store, self._gates, now)
         if isinstance(draft, Refused):
             return draft
         configurations = self._reconciler.configurations_by_cause(draft.rollout)

@@ -241,6 +241,7 @@ def test_a_program_is_given_the_verb_and_the_task() -> None:
         ],
         "host": "a",
         "moves": False,
+        "in_place": False,
         "parts": [{"event": "E", "group": "web", "machines": ["web_0"]}],
         "host_labels": {"a": {"rack": "7"}},
         "duration": -1,
