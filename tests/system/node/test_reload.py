@@ -249,6 +249,8 @@ OTHERS = {  # a value of each setting that is not the default, with what it take
     "notify": '[[notify]]\nname = "a"\ncloudevents = { url = "http://127.0.0.1:9" }',
     "max_removals": 'max_removals = "5"',
     "placement": 'placement = "file"',
+    "inventory": 'inventory = "report"',
+    "on_crash": 'inventory = "follow"\non_crash = "restart"',
     "unreported_moves": 'unreported_moves = "hold"',
     "silence": 'silence = "1h"',
     "start_grace": 'start_grace = "10m"',
