@@ -41,7 +41,7 @@ class HostIndex:
             store
         )  # told of commits after this index, which its listeners read
         self.drivers = HostDrivers(self.with_machines)
-        self.sightings = Sightings(self.machines_on)
+        self.sightings = Sightings(lambda host: self._machines_by_host.get(host, {}).keys())
         self.placement = Placement(store, self.unreachable, self._events_by_host)
 
     def load(self) -> None:

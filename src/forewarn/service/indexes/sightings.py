@@ -8,7 +8,7 @@ somebody has removed it from its host, or if two complete enumerations of that h
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
 import msgspec
 
@@ -42,7 +42,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sightings:
-    def __init__(self, machines_on: Callable[[str], Iterable[Machine]]) -> None:
+    def __init__(self, machines_on: Callable[[str], Set[str]]) -> None:
+        """`machines_on` returns the names of the machines that are known to be on a host."""
         self._machines_on = machines_on
         self._machines: MachineIndex
         self._now: Callable[[], Time] | None = None  # if this process follows what is seen
@@ -53,6 +54,7 @@ class Sightings:
         self._old: set[tuple[str, str]] = set()  # hosts and names: seen before the driver's word
         self._changed: set[str] = set()  # machines to be compared again
         self._differences: dict[str, Difference] = {}
+        self._disputed: dict[str, Difference] = {}  # of these: it is not certain where they are
         self.on_change: Callable[[], None] = lambda: None
 
     @property
@@ -75,15 +77,18 @@ class Sightings:
         for name in removed | (before.keys() - present if seen.whole else set()):
             self._forget(seen.host, name)
         for machine in seen.machines:
-            self._put(seen.host, machine)
-        here = {self._name(machine) for machine in before.values()}
+            if before.get(machine.name) != machine or (seen.host, machine.name) in self._old:
+                self._put(seen.host, machine)
+        counted = seen.whole or absent
+        here = {self._name(machine) for machine in before.values()} if counted else set()
         for name in absent.keys() & here:
             del absent[name]
         if seen.whole:
-            for name in {machine.name for machine in self._machines_on(seen.host)} - here:
+            for name in self._machines_on(seen.host) - here:
                 absent[name] = absent.get(name, 0) + 1
         absent |= dict.fromkeys(names, BELIEVED)
         self._changed.update(absent)
+        self.all()  # now, rather than all hosts at once
         self.on_change()
 
     def lost(self, hosts: Iterable[str]) -> None:
@@ -131,6 +136,7 @@ class Sightings:
     def _put(self, host: str, machine: SeenMachine) -> None:
         self._forget(host, machine.name)
         self._seen[host][machine.name] = machine
+        self._changed.add(self._name(machine))
         for key in {machine.name, machine.vm_id.lower()} - {""}:
             self._at.setdefault(key, {})[host] = machine.name
 
@@ -167,29 +173,44 @@ class Sightings:
 
     def all(self) -> Mapping[str, Difference]:
         """Return the differences by machine."""
+        groups: dict[str | None, set[str]] = {}
         for name in self._changed if self.known else ():
-            before, after = self._differences.pop(name, None), self._compared(name)
-            if after is not None:
-                if before is not None and _same(before, after):
-                    after = msgspec.structs.replace(after, since=before.since)
-                self._differences[name] = after
+            groups.setdefault(self._machines.group_of(name), set()).add(name)
         self._changed.clear()
+        for group_name, names in groups.items():
+            group = self._machines.group(group_name) if group_name else None
+            machines = group.named(names) if group else {}
+            for name in names:
+                self._compare(name, group, machines.get(name))
         return self._differences
+
+    def _compare(self, name: str, group: Group | None, machine: Machine | None) -> None:
+        before = self._differences.pop(name, None)
+        self._disputed.pop(name, None)
+        after = self._compared(group, machine) if group and machine else self._unknown(name)
+        if after is None:
+            return
+        if before is not None and _same(before, after):
+            after = msgspec.structs.replace(after, since=before.since)
+        self._differences[name] = after
+        if after.kind in (DifferenceKind.ELSEWHERE, DifferenceKind.UNCLEAR):
+            self._disputed[name] = after
 
     def disputed_on(self, host: str) -> Iterator[Difference]:
         """Yield the machines of which it is not certain whether they are on this host."""
-        kinds = DifferenceKind.ELSEWHERE, DifferenceKind.UNCLEAR
-        for found in self.all().values():
-            if found.kind in kinds and host in (found.known, *found.hosts):
+        self.all()
+        for found in self._disputed.values():
+            if host in (found.known, *found.hosts):
                 yield found
 
-    def _compared(self, name: str) -> Difference | None:
-        if (found := self._machines.machine(name)) is None:
-            hosts = sorted(self._at.get(name, {}))
-            unknown = {host: self._seen[host][name] for host in hosts if name in self._seen[host]}
-            unknown = {host: seen for host, seen in unknown.items() if self._name(seen) == name}
-            return self._difference(name, DifferenceKind.UNKNOWN, unknown) if unknown else None
-        group, machine = found
+    def _unknown(self, name: str) -> Difference | None:
+        hosts = sorted(self._at.get(name, {}))
+        there = {host: self._seen[host][name] for host in hosts if name in self._seen[host]}
+        there = {host: seen for host, seen in there.items() if self._name(seen) == name}
+        return self._difference(name, DifferenceKind.UNKNOWN, there) if there else None
+
+    def _compared(self, group: Group, machine: Machine) -> Difference | None:
+        name = machine.name
         if not machine.alive or _under_way(group, name):
             return None
         seen, known = dict(self._of(machine)), machine.host

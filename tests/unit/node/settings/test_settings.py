@@ -207,6 +207,8 @@ def test_an_invalid_variable_is_refused(environment: dict[str, str], says: str) 
             'metadata = ["127.0.0.1:1", "127.0.0.1:2"]\ncontrol = "127.0.0.1:2"',
             ":2: control = 127.0.0.1:2: ",
         ),
+        ('inventory = "folow"', ":1: inventory = 'folow': did you mean 'follow'"),
+        ('inventory = "report"\non_crash = "restart"', 'needs inventory = "follow"'),
     ],
 )
 def test_an_invalid_file_is_refused(tmp_path: Path, text: str, says: str) -> None:
