@@ -27,6 +27,7 @@ from helpers.certificates import Authority
 from helpers.control_nodes import Response, ask
 from helpers.guest_firewall import give, within
 from helpers.netns import METADATA_ADDRESS, Namespace
+from helpers.paths import ROOT
 from helpers.process import Running
 from helpers.serve_process import FOREWARN
 from helpers.waiting import LIMIT, until
@@ -35,11 +36,13 @@ CONTROL = "10.88.0.1"
 HOSTS = {"h1": "10.88.0.11", "h2": "10.88.0.12"}
 GATEWAY = "10.77.0.1"  # of guests, on both hosts: a guest that moves does not notice
 BRIDGE_MAC = "02:77:00:00:00:01"
+PAGE = ROOT / "docs/operate/libvirt.md"
+SHARED = Path("/srv/shared")  # as docs/operate/libvirt.md has it
 API = "http://127.0.0.1:8170"
-MEMORY = 96  # MiB of a guest
+MEMORY, IDLE_MEMORY = 96, 16  # MiB of a guest, and of one that has nothing to boot
 
 
-class Machine(NamedTuple):
+class Computer(NamedTuple):
     """What an emulated computer is like."""
 
     emulator: str
@@ -49,9 +52,9 @@ class Machine(NamedTuple):
     console: str
 
 
-_MACHINES = {
-    "x86_64": Machine("qemu-system-x86_64", "pc", "qemu64", "<acpi/>", "ttyS0"),
-    "aarch64": Machine(
+_COMPUTERS = {
+    "x86_64": Computer("qemu-system-x86_64", "pc", "qemu64", "<acpi/>", "ttyS0"),
+    "aarch64": Computer(
         "qemu-system-aarch64", "virt", "cortex-a57", "<gic version='2'/>", "ttyAMA0"
     ),
 }
@@ -95,18 +98,18 @@ done
 """
 
 _DOMAIN = """
-<domain type='qemu'><name>{name}</name><uuid>{uuid}</uuid>
+<domain type='qemu'><name>{name}</name><uuid>{uuid}</uuid><metadata>{metadata}</metadata>
 <memory unit='MiB'>{memory}</memory><vcpu>1</vcpu>
-<os><type machine='{machine.machine}'>hvm</type>
-<kernel>{shared}/vmlinuz</kernel><initrd>{shared}/initrd</initrd>
-<cmdline>console={machine.console} quiet panic=-1 address={address}</cmdline></os>
-<features>{machine.features}</features><cpu mode='custom'><model>{machine.cpu}</model></cpu>
-<devices><emulator>/usr/bin/{machine.emulator}</emulator><controller type='usb' model='none'/>
-<interface type='bridge'><mac address='{mac}'/><source bridge='br0'/><model type='virtio'/>
-<rom enabled='no'/></interface>
-<serial type='file'><source path='{console}' append='on'/></serial>
-<memballoon model='none'/></devices></domain>
+<os><type machine='{computer.machine}'>hvm</type>{boot}</os>
+<features>{computer.features}</features><cpu mode='custom'><model>{computer.cpu}</model></cpu>
+<devices><emulator>/usr/bin/{computer.emulator}</emulator><controller type='usb' model='none'/>
+{devices}<memballoon model='none'/></devices></domain>
 """
+_BOOT = """<kernel>{shared}/vmlinuz</kernel><initrd>{shared}/initrd</initrd>
+<cmdline>console={console} quiet panic=-1 address={address}</cmdline>"""
+_DEVICES = """<interface type='bridge'><mac address='{mac}'/><source bridge='br0'/>
+<model type='virtio'/><rom enabled='no'/></interface>
+<serial type='file'><source path='{console}' append='on'/></serial>"""
 
 # What a host has for itself: the directories of its libvirt.
 _LIBVIRTD = """
@@ -131,7 +134,7 @@ auth_unix_rw = "none"
 auth_unix_ro = "none"
 host_uuid = "{uuid}"
 log_outputs = "1:file:{directory}/log/libvirtd.log"
-log_filters = "1:qemu.qemu_monitor_json"
+log_filters = "2:qemu.qemu_monitor"
 """
 _QEMU_SETTINGS = """
 user = "root"
@@ -171,12 +174,10 @@ certificate = "{pair.certificate}"
 key = "{pair.key}"
 authority = "{authority}"
 directory = "{directory}/driver"
-driver = "libvirt"
 log = "json"
-[libvirt]
-uri = "qemu+tls://{{host}}/system"
-shared = ["{shared}"]
-definitions = "{shared}/definitions"
+"""
+# Guests have nothing that would shut them down.
+_MORE_DRIVER_SETTINGS = """
 shutdown = "0s"
 """
 
@@ -264,7 +265,6 @@ class Host:
             "address": CONTROL,
             "authority": authority.path,
             "directory": directory,
-            "shared": self._hosts.shared,
         }
         identity = uuid.uuid5(uuid.NAMESPACE_DNS, self.name)
         (directory / "etc/libvirtd.conf").write_text(
@@ -279,7 +279,8 @@ class Host:
         (directory / "etc/qemu.conf").write_text(_QEMU_SETTINGS)
         for name, text in (("node", _NODE_SETTINGS), ("driver", _DRIVER_SETTINGS)):
             pair = authority.issue(f"forewarn:{name}:{self.name}")
-            (directory / f"{name}.toml").write_text(text.format(pair=pair, **values))
+            more = shown_driver_settings() + _MORE_DRIVER_SETTINGS if name == "driver" else ""
+            (directory / f"{name}.toml").write_text(text.format(pair=pair, **values) + more)
 
     def build_bridge(self, ip: Any) -> None:
         ip.link("add", ifname="br0", kind="bridge", address=BRIDGE_MAC, br_forward_delay=0)
@@ -287,6 +288,10 @@ class Host:
         ip.link("set", index=bridge, state="up")
         [loopback] = ip.link_lookup(ifname="lo")
         ip.addr("add", index=loopback, address=METADATA_ADDRESS, prefixlen=32)
+
+    @property
+    def uri(self) -> str:
+        return f"qemu+unix:///system?socket={self.directory}/run/libvirt-sock"
 
     def start_libvirtd(self) -> None:
         enter = ["unshare", "--mount", "--propagation", "private", "sh", "-euc", _LIBVIRTD, "sh"]
@@ -296,9 +301,8 @@ class Host:
     def _opened(self) -> bool:
         if self.libvirtd.process.poll() is not None:
             raise self.libvirtd.failure("libvirtd has ended")
-        socket = self.directory / "run/libvirt-sock"
         try:
-            self.connection = libvirt.open(f"qemu+unix:///system?socket={socket}")
+            self.connection = libvirt.open(self.uri)
         except libvirt.libvirtError:
             return False
         return True
@@ -321,18 +325,18 @@ class Host:
                 raise
             return None
 
-    def crash(self, guest: Guest) -> None:
-        """Kill the QEMU of a guest, and wait until libvirt knows."""
-        pid = int((self.directory / f"run/qemu/{guest.name}.pid").read_text())
+    def crash(self, name: str) -> None:
+        """Kill the QEMU of a machine, and wait until libvirt knows."""
+        pid = int((self.directory / f"run/qemu/{name}.pid").read_text())
         os.kill(pid, signal.SIGKILL)
-        until(lambda: not self.domain(guest.name).isActive(), f"the end of {guest.name}")
+        until(lambda: not self.domain(name).isActive(), f"the end of {name}")
 
 
 class Hosts:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: str = "") -> None:
         self.directory = directory
-        self.shared = directory / "shared"
-        self.shared.mkdir()
+        self._settings = settings  # more of them, of control
+        self.shared = SHARED
         self.authority = Authority(directory)
         self.hosts: dict[str, Host] = {}
         self.control: Running
@@ -342,6 +346,8 @@ class Hosts:
     def __enter__(self) -> Hosts:
         events.run()
         with contextlib.ExitStack() as undo:
+            self._mount_shared()
+            undo.callback(subprocess.run, ["umount", "--lazy", "/srv"], check=True)
             _write_guest(self.shared)
             self._write_etc()
             self.outside = Namespace("control")
@@ -355,7 +361,9 @@ class Hosts:
             pair = self.authority.issue(CONTROL)
             values = {"address": CONTROL, "pair": pair, "authority": self.authority.path}
             (directory := self.directory / "control").mkdir()
-            (directory / "serve.toml").write_text(_CONTROL_SETTINGS.format(**values))
+            (directory / "serve.toml").write_text(
+                _CONTROL_SETTINGS.format(**values) + self._settings
+            )
             (directory / "fleet.json").write_text(json.dumps({"hosts": [*HOSTS], "groups": []}))
             self.start_control()
             for host in self.hosts.values():
@@ -367,6 +375,11 @@ class Hosts:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def _mount_shared(self) -> None:
+        """Make a directory that all hosts have: in the mount namespace of the tests."""
+        subprocess.run(["mount", "--types", "tmpfs", "none", "/srv"], check=True)
+        SHARED.mkdir()
 
     def _write_etc(self) -> None:
         """Write what libvirt expects: names of hosts, its user, and the certificate with which it
@@ -423,9 +436,14 @@ class Hosts:
 
     def kill(self, running: Running) -> None:
         running.process.kill()
-        running.wait()
+        running.process.wait()
 
     # What operators do and see.
+
+    def post(self, path: str, body: object) -> Any:
+        answer = self.api("POST", path, body)
+        assert answer.status in (200, 201, 202), answer.body
+        return answer.json()
 
     def api(self, method: str, path: str, body: object = None) -> Response:
         return self.outside.call(ask, API, method, path, body)
@@ -436,25 +454,20 @@ class Hosts:
         states += [(host["driver"] or {}).get("state") for host in listed]
         return states == ["joined"] * 4
 
-    def schedule(self, type: str, guest: Guest, **more: object) -> str:
+    def schedule(self, type: str, name: str, **more: object) -> Any:
         """Announce an event, and return its id."""
-        answer = self.api("POST", "/v1/events", {"type": type, "machines": [guest.name], **more})
-        assert answer.status == 201, answer.body
-        return str(answer.json()["id"])
+        return self.post("/v1/events", {"type": type, "machines": [name], **more})["id"]
 
-    def operate(self, guest: Guest, *words: str) -> str:
-        """Run a command, and return the id of the event that it raises for a guest."""
-        before = self._events(guest)
+    def operate(self, name: str, *words: str) -> str:
+        """Run a command, and return the id of the event that it raises for a machine."""
         self.outside.run([*FOREWARN, *words], env={"FOREWARN_URL": API}, timeout=LIMIT)
-        [event] = self._events(guest) - before
+        [event] = until(lambda: self.events(name), f"an event of {name}")
         return event
 
-    def _events(self, guest: Guest) -> set[str]:
-        return {
-            event["id"]
-            for event in self.api("GET", "/v1/events").json()
-            if guest.name in event["machines"]
-        }
+    def events(self, name: str) -> set[str]:
+        """Return the active events of a machine."""
+        listed = self.api("GET", "/v1/events").json()
+        return {event["id"] for event in listed if name in event["machines"]}
 
     def event(self, id: str) -> Any:
         return self.api("GET", f"/v1/events/{id}").json()
@@ -466,49 +479,109 @@ class Hosts:
             event = self.event(id)
             return event if event["status"] in ("Finished", "Withdrawn") else None
 
-        return until(over, f"the end of {id}")
+        try:
+            return until(over, f"the end of {id}")
+        except AssertionError as error:
+            error.add_note(self.api("GET", f"/v1/events/{id}/explain").body.decode())
+            raise
 
-    def machine(self, guest: Guest) -> Any:
-        return self.api("GET", f"/v1/machines/{guest.name}").json()
+    def machine(self, name: str) -> Any:
+        return self.api("GET", f"/v1/machines/{name}").json()
 
     # Guests.
 
     def start_guest(self, name: str, number: int, host: str) -> Guest:
         """Define and start a machine in a group of its own, and wait until it polls."""
         guest = Guest(name, number, self.directory / f"{name}.console")
-        machine = {"name": name, "address": guest.address, "host": host}
-        group = {"kind": "standalone", "machines": [machine]}
-        answer = self.api("PUT", f"/v1/groups/{name}", group)
-        assert answer.status in (200, 201), answer.body
-        domain = _DOMAIN.format(
-            name=name,
-            uuid=guest.uuid,
-            memory=MEMORY,
-            machine=_MACHINES[platform.machine()],
-            shared=self.shared,
-            address=guest.address,
-            mac=guest.mac,
-            console=guest.console,
-        )
-        self.hosts[host].connection.defineXML(domain).create()
+        computer = _COMPUTERS[platform.machine()]
+        boot = _BOOT.format(shared=self.shared, console=computer.console, address=guest.address)
+        devices = _DEVICES.format(mac=guest.mac, console=guest.console)
+        self._add(name, host, [guest.address])
+        self.define(name, host, identity=guest.uuid, memory=MEMORY, boot=boot, devices=devices)
         until(lambda: any(poll.document for poll in guest.polls()), f"a poll of {name}")
         self.guests.append(guest)
         return guest
 
+    def start_idle(self, name: str, host: str) -> None:
+        """Define and start a machine that has nothing to boot."""
+        self._add(name, host, [])
+        self.define(name, host)
+
+    def _add(self, name: str, host: str, addresses: list[str]) -> None:
+        """Add a machine to the inventory, in a group of its own."""
+        machine = {"name": name, "addresses": addresses, "host": host}
+        group = {"kind": "standalone", "machines": [machine]}
+        answer = self.api("PUT", f"/v1/groups/{name}", group)
+        assert answer.status in (200, 201), answer.body
+
+    def define(
+        self,
+        name: str,
+        host: str,
+        *,
+        identity: str = "",
+        memory: int = IDLE_MEMORY,
+        boot: str = "",
+        devices: str = "",
+        metadata: str = "",
+    ) -> None:
+        """Define and start a domain."""
+        domain = _DOMAIN.format(
+            name=name,
+            uuid=identity or uuid.uuid4(),
+            memory=memory,
+            boot=boot,
+            devices=devices,
+            metadata=metadata,
+            computer=_COMPUTERS[platform.machine()],
+        )
+        self.hosts[host].connection.defineXML(domain).create()
+
     def is_usable(self, guest: Guest) -> bool:
         """Return whether a guest polls. One that hangs is removed."""
-        where = self.where(guest)
-        if where and self.machine(guest)["not_back"] is None:
+        where = self.where(guest.name)
+        if where and self.machine(guest.name)["not_back"] is None:
             guest.until_polled()
             return True
         for host in where:
             self.hosts[host].domain(guest.name).destroy()
         return False
 
-    def where(self, guest: Guest) -> list[str]:
-        """Return the hosts on which a guest is running."""
-        found = {host.name: host.domain(guest.name) for host in self.hosts.values()}
+    def where(self, name: str) -> list[str]:
+        """Return the hosts on which a machine is running."""
+        found = {host.name: host.domain(name) for host in self.hosts.values()}
         return [host for host, domain in found.items() if domain is not None and domain.isActive()]
+
+    def running(self, name: str) -> list[str]:
+        """Return the hosts on which a machine is running and not suspended."""
+        domains = [(host, self.hosts[host].domain(name)) for host in self.where(name)]
+        return [host for host, domain in domains if domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING]
+
+    def remove(self, name: str) -> None:
+        """Delete a machine, unless it is gone."""
+        if not self.machine(name)["gone"]:
+            self.post(f"/v1/machines/{name}/delete", None)
+            until(lambda: self.machine(name)["gone"], f"the end of {name}")
+
+    def starts(self, name: str) -> int:
+        """Return how often a machine was started, as the hosts have written down; migrations do not
+        count."""
+        logs = [host.directory / f"log/qemu/{name}.log" for host in self.hosts.values()]
+        text = "".join(log.read_text() for log in logs if log.exists())
+        return text.count("starting up libvirt version") - text.count("-incoming ")
+
+    def commands(self, command: str) -> int:
+        """Return how often libvirt has given a command to a QEMU."""
+        logs = [host.directory / "log/libvirtd.log" for host in self.hosts.values()]
+        sent = re.compile(rf'QEMU_MONITOR_SEND_MSG.*"execute": ?"{command}"')
+        return sum(len(sent.findall(log.read_text())) for log in logs)
+
+
+def shown_driver_settings() -> str:
+    """Return what docs/operate/libvirt.md has hosts add to the settings of a driver process."""
+    blocks = re.findall(r"^```toml\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    [block] = [block for block in blocks if "[libvirt]" in block]
+    return str(block)
 
 
 def _write_guest(directory: Path) -> None:

@@ -58,7 +58,7 @@ def carried_out(hosts: Hosts, guest: Guest, event: str) -> Any:
 def ended(hosts: Hosts, guest: Guest, event: str) -> Any:
     over = hosts.until_over(event)
     assert over["status"] == "Finished"
-    if hosts.where(guest) and not over["not_back"]:
+    if hosts.where(guest.name) and not over["not_back"]:
         guest.until_polled()
     return over
 
@@ -68,54 +68,54 @@ def other(host: str) -> str:
 
 
 def test_a_freeze_stops_the_guest_for_its_duration(hosts: Hosts, guest: Guest) -> None:
-    before, [host] = guest.last(), hosts.where(guest)
-    over = carried_out(hosts, guest, hosts.schedule("Freeze", guest, duration=FREEZE))
+    before, [host] = guest.last(), hosts.where(guest.name)
+    over = carried_out(hosts, guest, hosts.schedule("Freeze", guest.name, duration=FREEZE))
     after = guest.last()
     assert over["not_back"] == []
     assert after.boot == before.boot
     assert stood_still(before, after) >= FREEZE - SECOND
-    assert hosts.where(guest) == [host]
+    assert hosts.where(guest.name) == [host]
 
 
 def test_a_reboot_starts_the_guest_once(hosts: Hosts, guest: Guest) -> None:
-    boots, [host] = guest.boots(), hosts.where(guest)
-    over = carried_out(hosts, guest, hosts.operate(guest, "machine", "restart", guest.name))
+    boots, [host] = guest.boots(), hosts.where(guest.name)
+    over = carried_out(hosts, guest, hosts.operate(guest.name, "machine", "restart", guest.name))
     assert over["not_back"] == []
     assert len(guest.boots()) == len(boots) + 1
-    assert hosts.where(guest) == [host]
+    assert hosts.where(guest.name) == [host]
 
 
 def test_a_redeploy_starts_the_guest_once_on_the_other_host(hosts: Hosts, guest: Guest) -> None:
-    boots, [host] = guest.boots(), hosts.where(guest)
-    over = carried_out(hosts, guest, hosts.operate(guest, "machine", "redeploy", guest.name))
+    boots, [host] = guest.boots(), hosts.where(guest.name)
+    over = carried_out(hosts, guest, hosts.operate(guest.name, "machine", "redeploy", guest.name))
     assert over["not_back"] == []
     assert len(guest.boots()) == len(boots) + 1
-    assert hosts.where(guest) == [hosts.machine(guest)["host"]] == [other(host)]
+    assert hosts.where(guest.name) == [hosts.machine(guest.name)["host"]] == [other(host)]
 
 
 def test_a_guest_that_has_crashed_is_started_on_the_other_host(hosts: Hosts, guest: Guest) -> None:
-    boots, [host] = guest.boots(), hosts.where(guest)
-    hosts.hosts[host].crash(guest)
-    over = ended(hosts, guest, hosts.operate(guest, "machine", "fail", guest.name, "--yes"))
+    boots, [host] = guest.boots(), hosts.where(guest.name)
+    hosts.hosts[host].crash(guest.name)
+    over = ended(hosts, guest, hosts.operate(guest.name, "machine", "fail", guest.name, "--yes"))
     assert (over["type"], over["not_back"]) == ("Redeploy", [])
     assert len(guest.boots()) == len(boots) + 1
-    assert hosts.where(guest) == [hosts.machine(guest)["host"]] == [other(host)]
+    assert hosts.where(guest.name) == [hosts.machine(guest.name)["host"]] == [other(host)]
 
 
 def test_a_guest_goes_on_after_its_live_migration_or_is_not_back(
     hosts: Hosts, guest: Guest, bystander: Guest
 ) -> None:
     """An emulated guest can hang afterwards, by itself."""
-    boots, [host] = guest.boots(), hosts.where(guest)
-    assert hosts.where(bystander) == [other(host)]  # all that are on a host are moved
+    boots, [host] = guest.boots(), hosts.where(guest.name)
+    assert hosts.where(bystander.name) == [other(host)]  # all that are on a host are moved
     polls = len(guest.polls())
-    event = hosts.operate(guest, "host", "maintain", host, "--type=live-migration")
+    event = hosts.operate(guest.name, "host", "maintain", host, "--type=live-migration")
     over = carried_out(hosts, guest, event)
-    assert hosts.where(guest) == [hosts.machine(guest)["host"]] == [other(host)]
+    assert hosts.where(guest.name) == [hosts.machine(guest.name)["host"]] == [other(host)]
     assert guest.boots() == boots
     if over["not_back"]:
         assert over["not_back"] == [guest.name]
-        assert hosts.machine(guest)["not_back"]["event"] == event
+        assert hosts.machine(guest.name)["not_back"]["event"] == event
     else:
         failed = [poll for poll in guest.polls()[polls:] if poll.document is None]
         assert len(failed) <= 1  # that which was being answered when the guest left
@@ -123,6 +123,6 @@ def test_a_guest_goes_on_after_its_live_migration_or_is_not_back(
 
 @pytest.mark.parametrize("type", ["Preempt", "Terminate"])
 def test_a_guest_is_informed_before_it_is_deleted(hosts: Hosts, guest: Guest, type: str) -> None:
-    carried_out(hosts, guest, hosts.schedule(type, guest))
+    carried_out(hosts, guest, hosts.schedule(type, guest.name))
     assert all(host.domain(guest.name) is None for host in hosts.hosts.values())
-    assert hosts.machine(guest)["gone"]
+    assert hosts.machine(guest.name)["gone"]

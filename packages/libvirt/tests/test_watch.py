@@ -36,6 +36,7 @@ class Place:
         self.uri = f"test://{file}"
         self.connection = libvirt.open(self.uri)
         self.history = [Seen(host="h1")]  # what is known after each report
+        self.reports: list[Seen] = []
         self.reachable = True
         self.refused = 0
 
@@ -43,6 +44,7 @@ class Place:
         return self.connection.defineXML(DOMAIN.format(name=name, metadata=metadata))
 
     def note(self, seen: Seen) -> None:
+        self.reports.append(seen)
         self.history.append(seen.after(self.seen))
 
     @property
@@ -176,3 +178,16 @@ def test_nothing_is_reported_of_a_host_that_cannot_be_reached(place: Place) -> N
 
     place.play(body)
     assert place.machine("web-0") is not None
+
+
+def test_a_change_of_one_of_many_is_reported_alone(place: Place) -> None:
+    domains = [place.define(f"web-{number}") for number in range(500)]
+
+    async def body() -> None:
+        await place.whole()
+        assert len(place.seen.machines) == len(domains)
+        domains[7].create()
+        await place.until_state("web-7", MachineState.RUNNING)
+        assert [machine.name for machine in place.reports[-1].machines] == ["web-7"]
+
+    place.play(body)
