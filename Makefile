@@ -21,6 +21,7 @@
 #   make dist    the wheel and the source distribution, checked and tried out, in dist/
 #   make deb     Debian packages of the service, of a node alone and of the agent alone, in dist/
 #   make rpm     an RPM package of the agent alone, in dist/
+#   make image   an image of the agent as an OCI layout, in dist/ (root only)
 #   make release VERSION=0.2.0  all of these, built from a commit that is tagged, and their checksums;
 #                RELEASE_ARGS=--dry-run keeps neither (docs/contribute/releasing.md)
 #   make lock    write the requirement locks anew
@@ -49,8 +50,8 @@ RELEASE_ARGS ?=
 # What is compiled once need not be compiled again by every process that the tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: dev check quick-tests conformance test tests test-hosts portable-beside-tests portable stress lab \
-	packages lint fuzz bench docs screenshots coverage dist deb rpm release lock clean
+.PHONY: dev check quick-tests conformance test tests test-hosts portable-beside-tests \
+	portable stress lab packages lint fuzz bench docs screenshots coverage dist deb rpm image release lock clean
 
 dev: $(VENV)/.server
 	@exec $(BIN)/forewarn dev $(DEV_ARGS)
@@ -155,6 +156,9 @@ deb: $(VENV)/.ready
 
 rpm: $(VENV)/.ready
 	tools/build-agent $(VENV) dist rpm
+
+image: $(VENV)/.ready
+	tools/build-image $(VENV) dist
 
 release: $(VENV)/.ready
 	@test -n "$(VERSION)" || { echo "make release: pass VERSION=, such as 0.2.0" >&2; exit 2; }
