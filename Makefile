@@ -3,6 +3,7 @@
 #   make dev     run the service on loopback with a sample fleet
 #   make test    everything that a change must pass
 #   make test-hosts  the drivers for hypervisors, on libvirt and QEMU from Debian (root only)
+#   make test-kubernetes  the hook for Kubernetes, on an API server that is built for it first
 #   make portable  the tests of what runs on macOS and Windows, without what those do not have
 #   make check   what to run after every change: lint, and the quick tests
 #   make stress  tests many times on a busy machine, to find those that depend on who comes first
@@ -50,7 +51,7 @@ RELEASE_ARGS ?=
 # What is compiled once need not be compiled again by every process that the tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: dev check quick-tests conformance test tests test-hosts portable-beside-tests \
+.PHONY: dev check quick-tests conformance test tests test-hosts test-kubernetes portable-beside-tests \
 	portable stress lab packages lint fuzz bench docs screenshots coverage dist deb rpm image release lock clean
 
 dev: $(VENV)/.server
@@ -76,6 +77,10 @@ test-hosts: $(VENV)/.ready
 	tools/uv-pip install --python $(BIN)/python --no-deps --no-build-isolation \
 		--target $(HOSTS)/others packages/incus packages/proxmox
 	PYTHONPATH=$(HOSTS)/others $(BIN)/pytest packages/incus/tests packages/proxmox/tests
+
+# kube-apiserver and etcd, without controllers and kubelets: not part of `make test`.
+test-kubernetes: packages $(VENV)/.ready
+	tools/test-kubernetes $(BIN)/pytest $(or $(TESTS),$(wildcard tests/system/*/test_kubernetes*.py))
 
 # What runs on macOS and Windows as well, without what those do not have.
 portable: $(VENV)/.ready

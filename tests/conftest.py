@@ -85,7 +85,7 @@ LONGEST = (
     *("system/deploy/test_systemd_boot.py", "system/docs/test_site.py"),
     *("system/cli/test_closed_descriptors.py", "system/wire/test_conformance.py"),
     "system/docs/test_howto_languages.py",
-    "system/hooks/test_kubernetes.py",
+    *("system/hooks/test_kubernetes_killed.py", "system/hooks/test_kubernetes.py"),
     "system/service/test_full_disk.py",
     "system/cli/test_scenario.py",
     "system/docs/test_example_web.py",

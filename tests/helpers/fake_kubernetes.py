@@ -26,6 +26,7 @@ Object = dict[str, Any]
 ADMIN = "the-admins-token"
 BY_DOCUMENTATION = {"policy/v1 evictions": 22, "conditions of KEP-5683": 37}
 _ANNOTATION = re.compile(r"([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+ENDED = ("Succeeded", "Failed")
 _KINDS = {"nodes": "Node", "pods": "Pod", "events": "Event"}
 
 
@@ -40,9 +41,10 @@ class Refusal(Exception):
             "metadata": {},
             "status": "Failure",
             "message": message,
-            "reason": reason,
             "code": code,
         } | more
+        if reason:
+            self.status["reason"] = reason
 
     @property
     def body(self) -> bytes:
@@ -184,8 +186,11 @@ class Server(ThreadingHTTPServer):
             asked = body["spec"]["resourceAttributes"]
             sub = asked.get("subresource")
             resource = f"{asked['resource']}/{sub}" if sub else asked["resource"]
-            allowed = self._may(user, asked["verb"], resource, asked.get("group", ""))
-            return body | {"status": {"allowed": allowed}}
+            group = asked.pop("group", "")
+            asked |= {"group": group} if group else {}
+            status: Object = {"allowed": self._may(user, asked["verb"], resource, group)}
+            status |= {"reason": "RBAC: allowed by a role"} if status["allowed"] else {}
+            return body | {"metadata": {}, "status": status}
         created = copy.deepcopy(body)
         metadata = created["metadata"]
         key = path.key(metadata["name"])
@@ -194,9 +199,13 @@ class Server(ThreadingHTTPServer):
             raise Refusal(409, "AlreadyExists", message)
         self._version += 1
         metadata |= {"uid": f"uid-{self._version}", "resourceVersion": str(self._version)}
-        metadata |= {"generation": 1}
         if path.namespace:
             metadata["namespace"] = path.namespace
+        if path.resource == "poddisruptionbudgets":
+            metadata["generation"] = 1
+        if path.resource == "nodes":
+            created["status"] = {"nodeInfo": {"bootID": ""}}
+            metadata["managedFields"] = [{"manager": "unknown", "fieldsV1": {}}]
         if path.resource == "pods":
             created["status"] = {"phase": "Pending"}
             created["spec"].setdefault("terminationGracePeriodSeconds", 30)
@@ -226,13 +235,16 @@ class Server(ThreadingHTTPServer):
         limit = int(query.get("limit") or len(found) or 1)
         metadata: Object = {"resourceVersion": str(self._version)}
         if first + limit < len(found):
-            metadata |= {"continue": str(first + limit)}
-            metadata |= {"remainingItemCount": len(found) - first - limit}
+            metadata["continue"] = str(first + limit)
+        items = [
+            {key: value for key, value in object.items() if key not in ("kind", "apiVersion")}
+            for object in found[first : first + limit]
+        ]
         return {
             "kind": f"{_KINDS.get(path.resource, '')}List",
             "apiVersion": path.version,
             "metadata": metadata,
-            "items": found[first : first + limit],
+            "items": items,
         }
 
     def _patched(self, path: ResourcePath, patch: Object, manager: str) -> Object:
@@ -261,12 +273,13 @@ class Server(ThreadingHTTPServer):
         if after != before:
             self._version += 1
             after["metadata"]["resourceVersion"] = str(self._version)
+            if path.resource == "poddisruptionbudgets" and after["spec"] != before["spec"]:
+                after["metadata"]["generation"] += 1
             if path.resource == "nodes":
                 cordoned = [one.get("spec", {}).get("unschedulable") for one in (before, after)]
                 if cordoned[0] != cordoned[1]:
-                    fields: Object = {"f:spec": {"f:unschedulable": {}}}
-                    entry = {"manager": manager, "operation": "Update", "fieldsV1": fields}
-                    after["metadata"]["managedFields"] = [entry] if cordoned[1] else []
+                    fields: Object = {"f:spec": {"f:unschedulable": {}}} if cordoned[1] else {}
+                    after["metadata"]["managedFields"] = [{"manager": manager, "fieldsV1": fields}]
             self.objects[path.key()] = after
         return after
 
@@ -277,7 +290,7 @@ class Server(ThreadingHTTPServer):
             message = f'Operation cannot be fulfilled on {path.resource} "{path.name}"'
             raise Refusal(409, "Conflict", f"{message}: Precondition failed: UID in precondition")
         grace = options.get("gracePeriodSeconds")
-        if path.resource == "pods" and object["status"]["phase"] == "Running" and grace != 0:
+        if path.resource == "pods" and object["status"]["phase"] not in ENDED and grace != 0:
             grace = object["spec"]["terminationGracePeriodSeconds"] if grace is None else grace
             metadata = object["metadata"]
             if "deletionTimestamp" in metadata:
@@ -288,6 +301,8 @@ class Server(ThreadingHTTPServer):
             metadata["resourceVersion"] = str(self._version)
             return object
         del self.objects[path.key()]
+        if path.resource == "pods":
+            return object
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
     def _evicted(self, path: ResourcePath, eviction: Object) -> Object:
@@ -302,7 +317,8 @@ class Server(ThreadingHTTPServer):
         if running and "deletionTimestamp" not in object["metadata"]:
             self._ask_budgets(object)
         self._deleted(pod, eviction.get("deleteOptions") or {})
-        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+        success = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+        return success | {"code": 201}
 
     def _ask_budgets(self, pod: Object) -> None:
         labels = pod["metadata"].get("labels") or {}
@@ -315,17 +331,20 @@ class Server(ThreadingHTTPServer):
         if len(budgets) > 1:
             message = "This pod has more than one PodDisruptionBudget, which the eviction"
             message += " subresource does not support."
-            raise Refusal(500, "InternalError", message)
+            raise Refusal(500, "", message)
+        ready = {"type": "Ready", "status": "True"}.items()
+        healthy = any(one.items() >= ready for one in pod["status"].get("conditions") or ())
         for budget in budgets:
             status = budget.get("status") or {}
+            desired = status.get("desiredHealthy", 0)
+            if not healthy and status.get("currentHealthy", 0) >= desired > 0:
+                continue  # it does not count
             message = "Cannot evict pod as it would violate the pod's disruption budget."
             name = budget["metadata"]["name"]
             if status.get("observedGeneration", 0) < budget["metadata"]["generation"]:
                 cause = f"The disruption budget {name} is still being processed by the server."
                 details: Object = {"causes": [{"reason": "DisruptionBudget", "message": cause}]}
-                details |= {"retryAfterSeconds": 10}
-                headers = {"Retry-After": "10"}
-                raise Refusal(429, "TooManyRequests", message, details=details, headers=headers)
+                raise Refusal(429, "TooManyRequests", message, details=details)
             if status.get("disruptionsAllowed", 0) <= 0:
                 cause = (
                     f"The disruption budget {name} needs {status.get('desiredHealthy', 0)} healthy"

@@ -35,6 +35,7 @@ MERGE = "application/merge-patch+json"
 class Cluster:
     def __init__(self, url: str, ca: Path, admin: str, directory: Path) -> None:
         self.url, self.ca, self.token_file = url, ca, directory / "token"
+        self.direct = url  # behind a proxy that `url` is of
         self.admin, self._server = admin, urlsplit(url)
         self.context = ssl.create_default_context(cafile=str(ca))
         self._idle: list[http.client.HTTPSConnection] = []
@@ -178,11 +179,13 @@ class Cluster:
             [{"apiVersion": "apps/v1", "kind": owner, "name": "o", "uid": "1"}] if owner else []
         )
         metadata: Object = {"name": name, "labels": labels or {"app": name}}
-        metadata["ownerReferences"] = [one | {"controller": True} for one in owners]
+        if owners:
+            metadata["ownerReferences"] = [one | {"controller": True} for one in owners]
         metadata["annotations"] = more.pop("annotations", {})
         spec = {"nodeName": node, "containers": [{"name": "c", "image": "i"}], **more}
         self.create(PODS, {"kind": "Pod", "metadata": metadata, "spec": spec})
-        self.change(f"{PODS}/{name}/status", {"status": {"phase": phase}})
+        ready = {"type": "Ready", "status": str(phase == "Running")}
+        self.change(f"{PODS}/{name}/status", {"status": {"phase": phase, "conditions": [ready]}})
 
     def pod(self, name: str) -> Object:
         return self._ok("GET", f"{PODS}/{name}")

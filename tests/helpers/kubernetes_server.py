@@ -1,8 +1,8 @@
 """An API server for tests, the fake one or the real one, behind a proxy that can look at each
 request of the hook, answer in the server's place, and end the hook before or after it.
 
-The real one is run if `KUBE_APISERVER` names it, as `make test-kubernetes` does, with an etcd of
-its own, RBAC, and nothing else: no controllers, no kubelet.
+The real one is run if `TEST_KUBE_APISERVER` names it, as `make test-kubernetes` does, with an etcd
+of its own, RBAC, and nothing else: no controllers, no kubelet.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from helpers.free_ports import free_port
 from helpers.kubernetes_cluster import Cluster
 from helpers.waiting import until
 
-REAL = os.environ.get("KUBE_APISERVER", "")
+REAL = os.environ.get("TEST_KUBE_APISERVER", "")
 _PASSED_ON = ("Authorization", "Content-Type", "Accept", "User-Agent")
 Look = Callable[[str, ResourcePath], Refusal | None]
 

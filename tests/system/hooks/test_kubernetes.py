@@ -19,8 +19,8 @@ from helpers.certificates import Authority
 from helpers.fake_kubernetes import Refusal
 from helpers.hook_runs import EVENT, Hook
 from helpers.kubernetes_cluster import NODES, Cluster
-from helpers.kubernetes_server import Proxy, serving
-from helpers.waiting import until
+from helpers.kubernetes_server import REAL, Proxy, serving
+from helpers.waiting import LIMIT, until
 
 SET = "azure:///subscriptions/s/resourceGroups/rg/providers/Microsoft.Compute"
 MACHINE, NODE = "aks-pool-1234-vmss_18", "aks-pool-1234-vmss00000i"
@@ -106,7 +106,7 @@ def test_each_stage_is_written_on_the_node_and_in_the_end_taken_back(
         }.items()
     )
     [event] = cluster.events()
-    assert event["involvedObject"]["uid"] == cluster.node(NODE)["metadata"]["uid"]
+    assert event["involvedObject"]["name"] == event["involvedObject"]["uid"] == NODE
     assert (event["type"], event["reason"]) == ("Normal", "RebootPlanned")
     assert not cluster.cordoned(NODE), "nothing is disturbed"
     assert cluster.taints(NODE) == OTHERS
@@ -261,6 +261,23 @@ def test_what_would_be_lost_is_evicted_only_if_the_options_say_so(
     assert {"precious", "web"} <= cluster.pods()
     with cluster.kubelet():
         hook(cluster, tmp_path, **options).here("prepare")
+    assert cluster.pods() == {"elsewhere"}
+
+
+def test_two_thousand_pods_are_listed_in_pages_and_evicted(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 2_000
+    if not REAL:  # the fake server is slow
+        count = 50
+        monkeypatch.setattr("forewarn.agent.hooks.kubernetes_api.PAGE", 20)
+    names = [f"pod-{number}" for number in range(count)]
+    for name in names:
+        cluster.add_pod(name, NODE)
+    with cluster.kubelet() as ended:
+        line = hook(cluster, tmp_path).here("prepare", left=LIMIT)
+    assert line == f"node {NODE} is drained, {count + 1:,} pods evicted"
+    assert sorted(name for name, _ in ended) == sorted([*names, "web"])
     assert cluster.pods() == {"elsewhere"}
 
 
@@ -474,6 +491,7 @@ def test_a_token_is_read_again_and_a_bad_one_is_named(
     server.after = rotate
     own.here("prepare")
     cluster.revoke()
+    until(lambda: cluster.request("GET", NODES, token=rotated[0])[0] == 401, "it is not cached")
     with pytest.raises(Failure, match=r"refuses the token in .* \(401\): it has expired"):
         own.here("undo")
     assert cluster.cordoned(NODE)

@@ -255,7 +255,7 @@ class _Hook:
                 "apiVersion": "v1",
                 "kind": "Node",
                 "name": name,
-                "uid": node["metadata"]["uid"],
+                "uid": name,  # as kubelet does: `kubectl describe` of 1.20 finds no others
             },
             "type": "Normal",
             "reason": f"{call.event.type}Planned",
