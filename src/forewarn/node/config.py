@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
 import msgspec
@@ -112,6 +113,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     whole_loopback: bool = False  # listen on every loopback address, and nowhere else
     addresses: Addresses = Addresses.LOOPBACK  # of machines, with `whole_loopback`
     control: Address | None = None  # for operators; None: no socket is opened at the start
+    # Reverse proxies before the control API.
+    control_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     control_names: tuple[str, ...] = ()  # host names of the control API, beside its address
     tls: Tls | None = None  # of the control API
     arm: ArmListener | None = None  # for clients of Azure Resource Manager; None: no socket

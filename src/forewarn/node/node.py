@@ -174,6 +174,7 @@ class Node(Component):
         self.control_url = ""
         self.arm_url = ""  # of Azure Resource Manager's API
         self.control_names = config.control_names  # changed by a reload
+        self.control_proxies = config.control_proxies
         self.certificates: Certificates | None = None  # of the control API
         self.node_certificates: Certificates | None = None  # for nodes on hosts
         self.arm_certificates: Certificates | None = None  # unless it has that of the control API
@@ -690,6 +691,7 @@ class Node(Component):
             metrics=self.metrics,
             health=self.health,
             host_names=lambda: self.control_names,
+            proxies=lambda: self.control_proxies,
             metadata_urls=lambda: self.metadata_urls,
             arm_url=lambda: self.arm_url,
             metadata_url_of=self.url_of,

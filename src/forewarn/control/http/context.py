@@ -11,6 +11,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 from contextvars import ContextVar
+from ipaddress import IPv4Network, IPv6Network
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -103,6 +104,8 @@ class Context(msgspec.Struct, frozen=True):
     host_names: Callable[
         [], Collection[str]
     ]  # accepted in Host headers, in addition to the address
+    # Reverse proxies whose Forwarded and X-Forwarded headers are believed.
+    proxies: Callable[[], Collection[IPv4Network | IPv6Network]]
     metadata_urls: Callable[[], list[str]]  # of the metadata endpoint; may be empty
     arm_url: Callable[[], str]  # of the API for az and Azure's SDKs; empty: there is none
     metadata_url_of: Callable[[Machine], str]

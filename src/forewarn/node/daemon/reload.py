@@ -26,7 +26,7 @@ NODES_TLS = ("nodes_certificate", "nodes_key", "nodes_authority")
 INVENTORY = ("fleet", "max_removals", "placement", "unreported_moves")
 LIVE = (
     *(*LIMITS, *RULES, *LOGGING, *TLS, *NODES_TLS, *INVENTORY),
-    *("control_names", "gates", "history", "notify", "oidc"),
+    *("control_names", "control_proxies", "gates", "history", "notify", "oidc"),
 )
 OPENED = (
     "oidc: without the table [oidc], every local program could use the control API, because no"
@@ -94,8 +94,9 @@ class Reloader:
         await node.configure_notifications(config.notify)
         if changed.any("oidc"):
             node.accept_issuer(config.oidc)
-        if changed.any("control_names"):
+        if changed.any("control_names", "control_proxies"):
             node.control_names = config.control_names
+            node.control_proxies = config.control_proxies
         _apply_driver(node, config, changed)
         problems = [*_apply_certificate(node, config, changed)]
         problems += _apply_node_certificate(node, config, changed)

@@ -111,6 +111,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     metadata: str | list[str] = "169.254.169.254:80"  # one address for guests, or a list
     control: str = "127.0.0.1:8170"  # address for operators
     control_names: list[str] | None = None  # host names of the control API, beside its address
+    control_proxies: list[str] | None = None  # reverse proxies before it: addresses and networks
     tls_certificate: str = ""  # of the control API, with its chain (PEM); empty: no TLS
     tls_key: str = ""  # key of tls_certificate (PEM)
     allow_plain_control: bool = False  # allow `control` beyond loopback without TLS

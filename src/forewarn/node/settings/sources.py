@@ -45,7 +45,11 @@ from forewarn.support.suggest import instead_of, value_problem
 from forewarn.support.text import not_utf8
 
 MAX_SETTINGS_BYTES = 1024 * 1024  # of a settings file
-COMMAS = ("control_names", "nodes_addresses")  # lists that a variable may have with commas
+COMMAS = (
+    "control_names",
+    "control_proxies",
+    "nodes_addresses",
+)  # lists that a variable may have with commas
 
 _TOP: dict[str, Any] = {
     f.name: f.type for f in msgspec.structs.fields(Settings) if f.name != "driver_options"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -172,6 +173,7 @@ class _Validation:
             more_metadata=guests[1:],
             control=control,
             control_names=self._get("control_names", self._names, ()),
+            control_proxies=self._get("control_proxies", self._proxies, ()),
             tls=self._get("tls_certificate", lambda: values.tls(settings), None),
             allow_plain_control=settings.allow_plain_control,
             arm=arm,
@@ -313,6 +315,15 @@ class _Validation:
                     " and port, for example forewarn.example.net"
                 )
         return names
+
+    def _proxies(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        try:
+            return tuple(map(ip_network, self._settings.control_proxies or ()))
+        except ValueError as error:
+            raise SettingsError(
+                f"control_proxies: {error}; write the addresses or networks of reverse proxies,"
+                ' for example ["10.0.0.5", "10.1.0.0/24"]'
+            ) from None
 
     def _history(self) -> int | None:
         text = self._settings.history

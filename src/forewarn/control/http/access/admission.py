@@ -17,6 +17,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from forewarn.control.http.access.authentication import Authentication, Refusal
 from forewarn.control.http.access.authorization import TokenEnded
+from forewarn.control.http.access.forwarded import apply_forwarded
 from forewarn.control.http.access.session_cookie import cookie_in, without_session
 from forewarn.control.http.context import LOCAL, Caller, Context
 from forewarn.control.http.errors import ProblemError, not_leading
@@ -123,6 +124,7 @@ class Admission:
         headers: Headers = {}
         for name, value in scope["headers"]:
             headers.setdefault(name.lower(), []).append(value)
+        apply_forwarded(scope, headers, self._context.proxies())
         _check_secrets(scope, headers)
         _check_path(scope)
         check_host(scope, headers, self._context.host_names())
