@@ -41,7 +41,7 @@ DIALOGS = (
     ("/hosts/host-a", "Maintain"),
     ("/rollouts/{rollout}", "Abort"),
     ("/rollouts", "Start a rollout"),
-    ("/rollouts", "Stop all"),
+    ("/rollouts", "Halt all"),
 )
 
 
@@ -159,7 +159,7 @@ def test_everything_is_reached_with_the_keyboard(
             seen.add(page.evaluate(f"{focused}.textContent || {focused}.id"))
             shown = page.evaluate(f"getComputedStyle({focused}).outlineStyle")
             assert shown != "none" or page.evaluate(f"{focused} === document.body")
-        assert {"Fleet", "Approve…", "Stop all…", "+1 min"} <= seen
+        assert {"Fleet", "Approve…", "Halt all…", "+1 min"} <= seen
         button = page.get_by_role("button", name="Cancel…", exact=True)
         button.focus()
         page.keyboard.press("Enter")
@@ -233,5 +233,5 @@ def test_a_small_screen_is_not_scrolled_sideways(
             for summary in page.locator("main summary").all():
                 summary.click()
             assert page.evaluate("document.documentElement.scrollWidth") <= 375, path
-        page.get_by_role("button", name="Stop all…").click()
+        page.get_by_role("button", name="Halt all…").click()
         expect(page.get_by_role("dialog")).to_be_in_viewport(ratio=1)

@@ -74,7 +74,7 @@ def test_each_role_is_offered_only_what_it_may_do(browser: Browser, service: Ser
             {
                 f"/events/{events['platform']}": ALL,
                 f"/events/{events['user']}": ("Approve", "Report ready", "Cancel"),
-                "/groups/web": (*OF_GROUP, "Scale in", "Evict spot machines", "Stop", "Disable"),
+                "/groups/web": (*OF_GROUP, "Scale in", "Evict spot machines", "Halt", "Disable"),
                 "/rollouts": ("Start a rollout",),
             },
         ),
@@ -84,8 +84,8 @@ def test_each_role_is_offered_only_what_it_may_do(browser: Browser, service: Ser
             page.get_by_label("Token").fill(created.secret.text)
             page.get_by_role("button", name="Log in").click()
             expect(page.get_by_role("heading", name="Hosts")).to_be_visible()
-            stop = page.get_by_role("button", name="Stop all…")
-            expect(stop).to_have_count(1 if created.token.name == "erin" else 0)
+            halt = page.get_by_role("button", name="Halt all…")
+            expect(halt).to_have_count(1 if created.token.name == "erin" else 0)
             for path in pages or ("/machines/web_0", f"/events/{events['user']}", "/groups/web"):
                 go(page, path)
                 offered(page, *pages.get(path, ()))
@@ -126,7 +126,7 @@ def test_a_following_control_node_links_to_the_leader(
         expect(link).to_have_attribute("href", f"{leader['address']}/ui/machines?group=web")
         page.get_by_role("row").nth(1).get_by_role("link").first.click()
         offered(page)
-        expect(page.get_by_role("button", name="Stop all…")).to_have_count(0)
+        expect(page.get_by_role("button", name="Halt all…")).to_have_count(0)
     admin = {"name": "alice", "role": "admin"}
     secret = ask(deciding.control_url, "POST", "/v1/tokens", admin).json()["token"]
     until(lambda: follower.store.seq == deciding.store.seq)

@@ -543,7 +543,7 @@ def test_verbs_of_groups(browser: Browser, service: Service, api: Api) -> None:
     path, touch = "/v1/groups/jobs", partial(touch_group, api, "jobs")
     with portal(browser, service, "/groups/jobs", refused=(400, 404, 409, 412)) as page:
         common = ("Start a rollout", "Change the policy", "Announce an event")
-        offered(page, *common, "Scale in", "Evict spot machines", "Stop", "Disable")
+        offered(page, *common, "Scale in", "Evict spot machines", "Halt", "Disable")
         use(
             page,
             Verb(
@@ -623,15 +623,15 @@ def test_verbs_of_groups(browser: Browser, service: Service, api: Api) -> None:
         use(
             page,
             Verb(
-                label="Stop",
+                label="Halt",
                 says=("1 groupjobs", "No event of the group starts"),
-                enter={"Note": "smoke", "Stop all machines of jobs": True},
+                enter={"Note": "smoke", "Halt all machines of jobs": True},
                 sends="POST /v1/halts",
                 body={"groups": ["jobs"], "note": "smoke"},
                 keyed=False,
             ),
         )
-        expect(page.locator(".halt")).to_contain_text("Stopped: group jobs")
+        expect(page.locator(".halt")).to_contain_text("Halted: group jobs")
         confirm(ask(page, "Release"), "Release")
         expect(page.locator(".halt")).to_have_count(0)
         dialog = ask(page, "Start a rollout")
@@ -640,18 +640,20 @@ def test_verbs_of_groups(browser: Browser, service: Service, api: Api) -> None:
 
 def test_verbs_of_the_fleet(browser: Browser, service: Service, api: Api) -> None:
     with portal(browser, service, "/fleet", refused=(400, 404, 409)) as page:
-        dialog = ask(page, "Stop a part")
-        enter(dialog, {"Stop this part of the fleet": True})
-        dialog.get_by_role("button", name="Stop it").click()
+        dialog = ask(page, "Halt a part")
+        enter(dialog, {"Halt this part of the fleet": True})
+        dialog.get_by_role("button", name="Show what it covers").click()
         expect(dialog.get_by_role("alert")).to_contain_text("Name groups or labels.")
         page.keyboard.press("Escape")
         use(
             page,
             Verb(
-                label="Stop a part",
+                label="Halt a part",
                 says=("to which all of this applies",),
-                confirm="Stop it",
-                refused={"Machines with labels": "tier=none", "Stop this part of the fleet": True},
+                plan="Show what it covers",
+                planned="It covers 7 machines, and keeps",
+                confirm="Halt it",
+                refused={"Machines with labels": "tier=none", "Halt this part of the fleet": True},
                 reason="no machine",
                 enter={"Machines with labels": "tier=roll", "Note": "bad image"},
                 sends="POST /v1/halts",
@@ -675,19 +677,19 @@ def test_verbs_of_the_fleet(browser: Browser, service: Service, api: Api) -> Non
         use(
             page,
             Verb(
-                label="Stop all",
-                says=("16 machines", "No event starts in the whole fleet"),
-                enter={"Note": "smoke in row 7", "Stop the whole fleet": True},
+                label="Halt all",
+                says=("16 machines", "No event starts in the whole fleet", "announced event"),
+                enter={"Note": "smoke in row 7", "Halt the whole fleet": True},
                 sends="POST /v1/halts",
                 body={"note": "smoke in row 7"},
                 keyed=False,
             ),
         )
-        expect(page.locator(".halt")).to_contain_text("Stopped: the whole fleet")
-        expect(page.get_by_role("button", name="Stop all…")).to_have_count(0)
+        expect(page.locator(".halt")).to_contain_text("Halted: the whole fleet")
+        expect(page.get_by_role("button", name="Halt all…")).to_have_count(0)
         confirm(ask(page, "Release"), "Release")
-        expect(page.get_by_role("button", name="Stop all…")).to_be_visible()
-        expect(page.locator(".tasks")).to_contain_text("4 earlier")
+        expect(page.get_by_role("button", name="Halt all…")).to_be_visible()
+        expect(page.locator(".tasks")).to_contain_text("3 earlier")
 
 
 def test_verbs_of_maintenance_configurations(browser: Browser, service: Service) -> None:
@@ -844,7 +846,7 @@ def test_destructive_verbs_need_an_entry_that_confirms_them(
     with portal(browser, service, "/machines/r1-0") as page:
         cases: dict[str, tuple[dict[str, str | bool], ...]] = {
             "Delete": ({}, {"Type r1-0 to confirm": "r1"}, {"Type r1-0 to confirm": "r1-0"}),
-            "Stop all": ({}, {"Stop the whole fleet": True}),
+            "Halt all": ({}, {"Halt the whole fleet": True}),
         }
         for verb, entries in cases.items():
             dialog = ask(page, verb)

@@ -101,9 +101,9 @@ def pictures(scene: Scene) -> list[Picture]:
         Picture("rollout-plan", "/rollouts", 700, prepare=_plan, whole=False),
         Picture("history", "/history", 700),
         Picture("confirmation", held, 560, prepare=_ask("Cancel"), whole=False),
-        Picture("stop", "/", 560, prepare=_ask("Stop all", "nav"), whole=False),
+        Picture("halt", "/", 560, prepare=_ask("Halt all", "nav"), whole=False),
         Picture("clock", "/", 330, clock=True),
-        Picture("stopped", "/", 330, prepare=stopped),  # the last one: everything is stopped
+        Picture("halted", "/", 330, prepare=stopped),  # the last one: everything is stopped
     ]
 
 

@@ -24,7 +24,7 @@ import { Tonight } from "./pages/tonight.js";
 import { Empty, Page } from "./parts/basics.js";
 import { Clock } from "./parts/clock.js";
 import { Follows } from "./parts/elsewhere.js";
-import { Halts, StopAll } from "./parts/halts.js";
+import { Halts, HaltAll } from "./parts/halts.js";
 import { Search } from "./parts/search.js";
 import { forgetTasks, Tasks } from "./parts/tasks.js";
 
@@ -95,7 +95,7 @@ function Portal({ session: first, onEnded }) {
       <${Link} to="/" class="brand">forewarn<//>
       ${PAGES.map(([to, title]) => html`<${Link} to=${to} aria-current=${here === to ? "page" : undefined}>${title}<//>`)}
       <${Search} />
-      <${StopAll} />
+      <${HaltAll} />
       <${Connection} />
       <span class="who">${session.name} (${session.role})</span>
       ${session.needs_token && session.operations.includes("endSession") && html`<button class="plain" onClick=${logOut}>Log out</button>`}

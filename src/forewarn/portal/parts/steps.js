@@ -41,8 +41,9 @@ function wavesOf(steps) {
 const Square = ({ step }) => {
   const title = `${stepName(step)}: ${stateOf(step)}`;
   const kind = `step ${kindOf(step.state)}${step.failed ? " failed" : ""}`;
-  if (!step.events.length) return html`<span class=${kind} role="img" title=${title} aria-label=${title}>${SIGNS[step.state]}</span>`;
-  return html`<${Link} to=${address("events", step.events[0])} class=${kind} title=${title} aria-label=${title}>${SIGNS[step.state]}<//>`;
+  const sign = step.failed ? "!" : SIGNS[step.state];
+  if (!step.events.length) return html`<span class=${kind} role="img" title=${title} aria-label=${title}>${sign}</span>`;
+  return html`<${Link} to=${address("events", step.events[0])} class=${kind} title=${title} aria-label=${title}>${sign}<//>`;
 };
 
 // How many steps are in each state, as a bar and as links to them. `to`: the address of those in one state.
@@ -55,6 +56,7 @@ export const Sums = ({ counts, state, to }) => html`
         <span class=${`step ${kindOf(name)}`} aria-hidden="true">${SIGNS[name]}</span>
         ${counts[name] ? html`<${Link} to=${to(state === name ? "" : name)} aria-current=${state === name ? "true" : undefined}>${counts[name].toLocaleString("en")} ${name}<//>` : html`0 ${name}`}
       </li>`)}
+    <li><span class="step failed" aria-hidden="true">!</span>has failed</li>
   </ul>
 `;
 

@@ -5,6 +5,7 @@ import { address } from "../router.js";
 import { nameOf } from "../parts/event-table.js";
 import { at, compact, plural } from "../parts/text.js";
 import { announce, BLACKOUTS_HELP, NOTE, REASON, typesThat, WINDOWS_HELP } from "./common.js";
+import { covered, covers } from "./halts.js";
 import { startRollout } from "./rollouts.js";
 
 /** @param {string} name */
@@ -44,7 +45,7 @@ const Cancelled = ({ of }) => html`
   </section>
 `;
 
-/** @type {portal.Kind<api.Group, { machines: string[], spot: string[] }>} */
+/** @type {portal.Kind<api.Group, { machines: string[], spot: string[], halt?: any }>} */
 export const group = {
   path: (group) => address("v1", "groups", group.name),
   page: (group) => address("groups", group.name),
@@ -120,12 +121,13 @@ export const group = {
     },
     {
       operation: "placeHalt",
-      label: "Stop",
+      label: "Halt",
       path: () => "/v1/halts",
       keyed: false,
-      title: (group) => `Stop ${group.name}`,
-      effect: () => "No event of the group starts until the stop is released, no matter who has approved it. What has started goes on, and failures are still recorded.",
-      sure: (group) => `Stop all machines of ${group.name}`,
+      title: (group) => `Halt ${group.name}`,
+      more: async (group) => ({ halt: await covered({ groups: [group.name] }) }),
+      effect: (group, { halt }) => `No event of the group starts until the halt is released, no matter who has approved it. ${covers(halt)} What has started goes on, and failures are still recorded.`,
+      sure: (group) => `Halt all machines of ${group.name}`,
       body: (group) => ({ groups: [group.name] }),
       fields: () => [{ ...NOTE, help: "It is shown wherever an event waits for this." }],
     },
