@@ -15,7 +15,7 @@ import pytest
 
 from forewarn.core.time import SECOND
 from forewarn.drivers.command.options import CommandOptions
-from forewarn.node.config import Address, ArmListener, LocalConnection, NodeConnections, Tls
+from forewarn.node.config import Address, ArmListener, Config, LocalConnection, NodeConnections, Tls
 from forewarn.node.daemon.reload import LIVE
 from forewarn.node.settings import Settings, SettingsError, gather, load
 from forewarn.node.settings.toml_lines import lines
@@ -238,6 +238,11 @@ def test_with_nodes_machines_on_different_hosts_may_have_the_same_address(tmp_pa
     path.write_text('fleet = "fleet.yaml"\n')
     with pytest.raises(SettingsError, match=r"10\.0\.0\.1"):
         load(path, {})
+
+
+def test_events_of_a_service_last_until_their_machines_are_back(tmp_path: Path) -> None:
+    assert load(written(tmp_path, ""), {})[1].rules.until_heard
+    assert not Config().rules.until_heard
 
 
 def test_with_nodes_guests_are_answered_elsewhere(tmp_path: Path) -> None:
