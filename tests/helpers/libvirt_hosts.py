@@ -564,11 +564,13 @@ class Hosts:
             until(lambda: self.machine(name)["gone"], f"the end of {name}")
 
     def starts(self, name: str) -> int:
-        """Return how often a machine was started, as the hosts have written down; migrations do not
-        count."""
+        """Return how often a machine was started, as the hosts have written down. What has come by
+        a migration does not count, nor what libvirt has ended before it ran, because it was killed
+        while it started it."""
         logs = [host.directory / f"log/qemu/{name}.log" for host in self.hosts.values()]
         text = "".join(log.read_text() for log in logs if log.exists())
-        return text.count("starting up libvirt version") - text.count("-incoming ")
+        others = text.count("-incoming ") + text.count("shutting down, reason=daemon")
+        return text.count("starting up libvirt version") - others
 
     def commands(self, command: str) -> int:
         """Return how often libvirt has given a command to a QEMU."""
