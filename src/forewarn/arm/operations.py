@@ -27,6 +27,7 @@ from forewarn.control.http.access.authorization import hide_other_groups
 from forewarn.control.http.context import CallContext
 from forewarn.control.http.idempotency import LOCAL_OWNER
 from forewarn.core import Event, Refused, Status, Time
+from forewarn.core.rollouts.model import BY_ITSELF
 from forewarn.core.time import MINUTE, SECOND
 from forewarn.service.access.secret import hidden
 from forewarn.service.indexes.placement import REIMAGE
@@ -198,18 +199,21 @@ async def status_at(request: Request) -> tuple[dict[str, Any], dict[str, str]]:
         events = await events_of(request, id)
         return status_of(request, id, events), retry_after(request, events)
     explained = unwrap(await rollouts.explain(rollout_id(id)))
-    report = explained.report
+    report, message = explained.report, explained.message
     status = ROLLOUT_STATUS.get(report.state, "InProgress")
+    paused = report.rollout.paused if report.state == "paused" else None
+    if paused is not None and paused.by == BY_ITSELF:
+        status, message = "Failed", paused.why
     body: dict[str, Any] = {
         "name": id,
         "status": status,
         "startTime": moment(report.rollout.created_at),
-        "properties": {"message": explained.message},
+        "properties": {"message": message},
     }
     if report.rollout.ended_at is not None:
         body["endTime"] = moment(report.rollout.ended_at)
     if status in ("Canceled", "Failed"):
-        body["error"] = error_body(f"Operation{status}", explained.message)
+        body["error"] = error_body(f"Operation{status}", message)
     return body, retry_after(request, ())
 
 

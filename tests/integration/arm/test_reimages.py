@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from forewarn.core.access import Role
+from forewarn.drivers.port import Checked, Ok, Task, Veto
+from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.testing import Service
 from helpers.arm import COMPUTE, Arm, code, message
 from helpers.token_api import token
@@ -129,3 +131,26 @@ def test_only_operators_reimage(service: Service, arm: Arm) -> None:
     tenant = Arm(service, token(service, "t", Role.TENANT, groups=("web",)).secret.text)
     for path in ("reimage", "osRollingUpgrade", "rollingUpgrades/cancel"):
         assert code(tenant.call("POST", f"{WEB}/{path}")) == (403, "AuthorizationFailed")
+
+
+class MovesEverything(SimulatedDriver):
+    """A driver that has to move a machine for a Redeploy."""
+
+    async def check(self, task: Task) -> Checked:
+        return Veto("it cannot start a machine where it is") if task.in_place else Ok()
+
+
+def test_a_driver_that_cannot_is_asked_before_anything_is_announced() -> None:
+    with Service(
+        FLEET, driver=MovesEverything(ImpactJournal(), lambda duration: duration)
+    ) as service:
+        arm = Arm(service)
+        answer = arm.call("POST", f"{WEB}/reimage")
+        service.clock.advance("1h")
+        assert service.events == []
+        operation = arm.operation(answer)
+        assert operation["status"] == "Failed"
+        assert "it cannot start a machine where it is" in operation["error"]["message"]
+        assert arm.call("POST", f"{WEB}/rollingUpgrades/cancel").status == 200
+        service.clock.advance("1s")
+        assert arm.operation(answer)["status"] == "Canceled"
