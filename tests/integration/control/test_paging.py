@@ -361,4 +361,4 @@ def test_faults_come_in_the_order_in_which_they_were_added(service: Service) -> 
 def test_every_list_is_paged() -> None:
     lists = [operation for id, operation in OPERATIONS.items() if id.startswith("list")]
     assert all(operation.paged for operation in lists)
-    assert len(lists) == 11
+    assert len(lists) == 12
