@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 
 from forewarn.core.access import Role
 from forewarn.testing import Service
-from helpers.browser import portal, serious
+from helpers.browser import go, portal, serious
 from helpers.token_api import Api, token
 
 FLEET = """
@@ -89,3 +89,8 @@ def test_a_tenant_sees_tonight_what_is_its_own(browser: Browser, service: Servic
         expect(page.locator("main")).to_contain_text("1 machine on 1 host is disturbed.")
         expect(page.locator("main")).not_to_contain_text("sql")
         assert Api(service.control_url, shop.secret.text).get("/v1/tonight?group=sql").status == 403
+        go(page, "/")  # when, why, and what they can do
+        row = page.get_by_role("row").filter(has_text="web_0")
+        expect(row).to_contain_text("not before Fri, Jan 15 21:00 UTC")
+        expect(row.locator(".reason")).to_contain_text("notice has not passed")
+        expect(row.get_by_role("button", name="Approve…")).to_be_visible()

@@ -9,7 +9,9 @@ import { EventTable, maintenances } from "../parts/event-table.js";
 import { Explained } from "../parts/explanation.js";
 import { RolloutLink } from "../parts/links.js";
 import { Records } from "../parts/records.js";
-import { at, plural } from "../parts/text.js";
+import { at, plural, shortly } from "../parts/text.js";
+import { Verbs } from "../parts/verbs.js";
+import { useSession } from "../session.js";
 import { RolloutState } from "./rollouts.js";
 
 const MOST = 10; // rows of a table of events
@@ -62,13 +64,20 @@ function Problems({ status }) {
   `;
 }
 
+// For the owners of machines: when it is, and what they can do.
+/** @param {api.Event} event */
+const own = (event) => html`
+  <small>${event.status === "Scheduled" && `not before ${shortly(event.not_before)}`}</small>
+  <${Verbs} kind="event" of=${event} />
+`;
+
 // The first few. `count`: of all events of this kind.
 /** @param {{ events: portal.Read<api.Event[]>, caption: string, count: number, all: string }} props */
 function Events({ events, caption, count, all }) {
   const rows = maintenances(events.data ?? []);
   const whole = events.next && rows.length > 1 ? rows.slice(0, -1) : rows; // the last one may go on
   return html`
-    <${EventTable} events=${whole.slice(0, MOST).flat()} caption=${caption} explained />
+    <${EventTable} events=${whole.slice(0, MOST).flat()} caption=${caption} explained own=${useSession().limited ? own : undefined} />
     ${(whole.length > MOST || events.next) && html`<p><${Link} to=${all}>${plural(count, "event")} in all<//></p>`}
   `;
 }

@@ -50,8 +50,8 @@ const Starts = ({ event }) => html`
 `;
 
 // The maintenance of a host, which folds out to its events.
-/** @param {{ events: api.Event[], explained?: boolean }} props */
-function Maintenance({ events, explained }) {
+/** @param {{ events: api.Event[], explained?: boolean, own?: Own }} props */
+function Maintenance({ events, explained, own }) {
   const [open, setOpen] = useState(false);
   const [event] = events;
   const missing = events.filter((one) => one.status === "Scheduled" && one.listed && !one.approved);
@@ -68,20 +68,21 @@ function Maintenance({ events, explained }) {
       <${Starts} event=${event} />
       ${explained && html`<td class="reason"><${Explained} of=${address("v1", "events", event.id)} /></td>`}
     </tr>
-    ${open && events.map((one) => html`<${Row} key=${one.id} event=${one} explained=${explained} part />`)}
+    ${open && events.map((one) => html`<${Row} key=${one.id} event=${one} explained=${explained} own=${own} part />`)}
   `;
 }
 
 // A row, which is made again only if its event has changed. `part`: of a maintenance, which says what it waits for.
-/** @extends {Component<{ event: api.Event, explained?: boolean, part?: boolean }>} */
+/** @typedef {(event: api.Event) => portal.Children} Own */
+/** @extends {Component<{ event: api.Event, explained?: boolean, part?: boolean, own?: Own }>} */
 class Row extends Component {
   /** @param {object} next */
   shouldComponentUpdate(next) {
     return JSON.stringify(next) !== JSON.stringify(this.props);
   }
 
-  /** @param {{ event: api.Event, explained?: boolean, part?: boolean }} props */
-  render({ event, explained, part }) {
+  /** @param {{ event: api.Event, explained?: boolean, part?: boolean, own?: Own }} props */
+  render({ event, explained, part, own }) {
     return html`
       <tr class=${part ? "part" : undefined}>
         <td><${EventLink} id=${event.id}>${event.type} <code>${event.id.slice(0, 8)}</code><//></td>
@@ -92,7 +93,7 @@ class Row extends Component {
           ${event.approved && html` <small>approved by <${Actor} name=${event.approved.by} /></small>`}
         </td>
         <${Starts} event=${event} />
-        ${explained && html`<td class="reason">${!part && html`<${Explained} of=${address("v1", "events", event.id)} />`}</td>`}
+        ${explained && html`<td class="reason">${!part && html`<${Explained} of=${address("v1", "events", event.id)} />`}${own?.(event)}</td>`}
       </tr>
     `;
   }
@@ -100,8 +101,8 @@ class Row extends Component {
 
 // `explained`: whether each row also says what the event waits for; `separate`: whether those that start together have a
 // row each.
-/** @param {{ events: api.Event[], caption: portal.Children, explained?: boolean, separate?: boolean }} props */
-export function EventTable({ events, caption, explained, separate }) {
+/** @param {{ events: api.Event[], caption: portal.Children, explained?: boolean, separate?: boolean, own?: Own }} props */
+export function EventTable({ events, caption, explained, separate, own }) {
   const rows = separate ? events.map((event) => [event]) : maintenances(events);
   const shown = rows.slice(0, useGradually(rows.length));
   return html`
@@ -112,8 +113,8 @@ export function EventTable({ events, caption, explained, separate }) {
       </thead>
       <tbody>
         ${shown.map((together) => together.length > 1
-          ? html`<${Maintenance} key=${together[0].joint} events=${together} explained=${explained} />`
-          : html`<${Row} key=${together[0].id} event=${together[0]} explained=${explained} />`)}
+          ? html`<${Maintenance} key=${together[0].joint} events=${together} explained=${explained} own=${own} />`
+          : html`<${Row} key=${together[0].id} event=${together[0]} explained=${explained} own=${own} />`)}
       </tbody>
     </table>
   `;
