@@ -524,18 +524,18 @@ def named() -> dict[str, Case]:
 
 def variants(case: Case) -> Iterator[Case]:
     """The same between good polls, in fewer pieces, and with an end right behind it."""
-    said, whole = case.segments, case.whole
+    response, whole = case.segments, case.whole
     for segments in (
-        (POLL, *said, POLL),
-        (*said, POLL),
+        (POLL, *response, POLL),
+        (*response, POLL),
         (POLL + whole, POLL),
         (whole + POLL,),
         (POLL, POLL + whole),
         (whole, whole),
     ):
         yield Case(segments, case.machine)
-    yield Case(said, case.machine, hurried=True)
-    yield Case((POLL, *said), case.machine, hurried=True)
+    yield Case(response, case.machine, hurried=True)
+    yield Case((POLL, *response), case.machine, hurried=True)
     yield Case((POLL + whole,), case.machine, hurried=True)
     yield Case((POLL, POLL + whole), case.machine, hurried=True)
 

@@ -30,13 +30,13 @@ REQUEST_ID = re.compile(
 class Heard:
     """What came back: after each segment, and after nothing more was said."""
 
-    said: tuple[bytes, ...]
+    response: tuple[bytes, ...]
     closed: bool  # it hung up before that
     ended: bool  # it hung up at all
 
     @property
     def whole(self) -> bytes:
-        return b"".join(self.said)
+        return b"".join(self.response)
 
 
 class Line:
@@ -45,7 +45,7 @@ class Line:
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
         self.closed = False
-        self.said: list[bytes] = []
+        self.response: list[bytes] = []
 
     def send(self, data: bytes) -> None:
         if not self.closed:
@@ -69,7 +69,7 @@ class Line:
         except ConnectionError:
             data = b""
         self.closed = not data
-        self.said[-1] += data
+        self.response[-1] += data
         return True
 
 
@@ -111,7 +111,7 @@ class Lines:
 
     def heard(self) -> tuple[Heard, Heard]:
         front, plain = (
-            Heard(tuple(line.said), closed, line.closed)
+            Heard(tuple(line.response), closed, line.closed)
             for line, closed in zip(self.lines, self._closed, strict=True)
         )
         return front, plain
@@ -120,14 +120,14 @@ class Lines:
         """Both have heard the same so far, which is returned, and are still connected or not."""
         front, plain = map(same, self.heard())
         assert front == plain, "\n".join(["front:", *shown(front), "plain:", *shown(plain)])
-        return [*front.said, *([b"closed"] if front.ended else [])]
+        return [*front.response, *([b"closed"] if front.ended else [])]
 
 
 async def settle(lines: Iterable[Lines], *, leisurely: bool = False) -> None:
     """Until nothing comes any more; what came is one entry of what was said."""
     open_lines = [line for both in lines for line in both.lines]
     for line in open_lines:
-        line.said.append(b"")
+        line.response.append(b"")
     quiet = 0
     while quiet < LOOKS:
         if leisurely:
@@ -155,13 +155,13 @@ def connected(place: str, port: int, source: str | None, room: int) -> socket.so
 def same(heard: Heard) -> Heard:
     """As it is, but for the ids of the requests."""
     return Heard(
-        tuple(REQUEST_ID.sub(b"fresh", part) for part in heard.said), heard.closed, heard.ended
+        tuple(REQUEST_ID.sub(b"fresh", part) for part in heard.response), heard.closed, heard.ended
     )
 
 
 def shown(heard: Heard) -> list[str]:
     lines = []
-    for at, part in enumerate(same(heard).said):
+    for at, part in enumerate(same(heard).response):
         text = repr(part)[2:-1].replace("\\r\\n", "\\r\\n\n      ")
         lines.append(f"  {at}: {text}")
     how = "hung up by itself" if heard.closed else "hung up" if heard.ended else "DID NOT hang up"

@@ -133,7 +133,7 @@ def main() -> int:
 
 
 def _run(fuzzer: Fuzzer, seconds: float, *, thin: bool) -> None:
-    since = told = guard.monotonic()
+    since = reported = guard.monotonic()
     fuzzer.learn(named().values())
     if thin:
         _say(f"{fuzzer.thin()} dropped")
@@ -142,9 +142,9 @@ def _run(fuzzer: Fuzzer, seconds: float, *, thin: bool) -> None:
     try:
         while not seconds or guard.monotonic() - since < seconds:
             fuzzer.step()
-            if guard.monotonic() - told > TELL_EVERY:
-                told = guard.monotonic()
-                _say(fuzzer.says(told - since))
+            if guard.monotonic() - reported > TELL_EVERY:
+                reported = guard.monotonic()
+                _say(fuzzer.says(reported - since))
     except KeyboardInterrupt:
         pass
     _say(fuzzer.says(guard.monotonic() - since))

@@ -111,7 +111,7 @@ def test_the_same_where_machines_are_known_by_their_source() -> None:
     with Pair(busy, identity=Identity.SOURCE) as pair:
         for machine in AWAKE:
             pair.agree_on(Case((data, POLL), machine) for data in POLLS.values())
-            pair.agree_on(Case((POLL, *said), machine) for said in FRAMED.values())
+            pair.agree_on(Case((POLL, *response), machine) for response in FRAMED.values())
 
 
 def test_a_first_poll_enables_a_group_whichever_way_it_takes(pair: Pair) -> None:
@@ -148,7 +148,7 @@ def test_where_a_request_is_cut_does_not_matter(pair: Pair, name: str) -> None:
     places = sorted({*range(len(POLL) + 1, len(whole), len(whole) // 40), len(whole) - len(POLL)})
     pieces = [(whole,), (POLL, SOUND[name], POLL), *((whole[:at], whole[at:]) for at in places)]
     pair.agree_on(map(Case, pieces))
-    heard = pair.run(pair.exchanges([Case(said) for said in pieces]))
+    heard = pair.run(pair.exchanges([Case(response) for response in pieces]))
     assert {_without_ids(front) for front, _ in heard} == {_without_ids(heard[0][0])}
 
 
@@ -171,7 +171,7 @@ LONG_WAY = {
     "an unknown header": POLLS["an unknown header"],
     "too long": SIZES["a poll of 2049"],
     **{name: head(*HEADERS[name]) for name in HEADERS if name.startswith(DOUBTFUL)},
-    **{name: said[0] for name, said in FRAMED.items()},
+    **{name: response[0] for name, response in FRAMED.items()},
     **{name: data for name, data in LINES.items() if not name.startswith(CLEAR)},
 }
 
@@ -199,9 +199,9 @@ def test_a_machine_that_is_gone_and_one_that_is_none_take_the_long_way(pair: Pai
 
 def test_more_kinds_of_polls_than_are_remembered(pair: Pair) -> None:
     polls = [head(b"User-Agent: %d" % number) for number in range(MAX_KNOWN_POLLS + 100)]
-    for said in (polls, polls[:200], polls[-200:]):
-        every = [Case(tuple(said[at : at + 50])) for at in range(0, len(said), 50)]
-        assert _ways(pair, *every) == (len(said), 0)
+    for response in (polls, polls[:200], polls[-200:]):
+        every = [Case(tuple(response[at : at + 50])) for at in range(0, len(response), 50)]
+        assert _ways(pair, *every) == (len(response), 0)
 
 
 def _ways(pair: Pair, *cases: Case) -> tuple[int, int]:

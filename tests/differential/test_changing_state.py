@@ -192,8 +192,8 @@ def test_a_client_that_polls_too_often_is_throttled(monkeypatch: pytest.MonkeyPa
             for line in (one, other, other):
                 line.send(POLL)
                 await settle([line])
-            said = one.agree() + other.agree()
-        assert [part[9:12] for part in said] == [
+            response = one.agree() + other.agree()
+        assert [part[9:12] for part in response] == [
             *(b"200", b"200", b"429", b"429", b"200"),
             *(b"200", b"429", b"429", b"429"),
         ]
@@ -261,7 +261,7 @@ def test_a_connection_that_is_too_slow_is_closed(
 
     with Pair(busy) as pair:
         heard = pair.run(slow(pair))
-        closed = {name for name, said in heard.items() if said[-1] == b"closed"}
+        closed = {name for name, response in heard.items() if response[-1] == b"closed"}
         idle = {name for name in SLOW if name.startswith("idle")}
         if wait > 120:
             assert closed == SLOW.keys()
@@ -271,9 +271,9 @@ def test_a_connection_that_is_too_slow_is_closed(
 
 def test_the_service_stops() -> None:
     """Whoever is connected is hung up on, and told nothing that was not owed."""
-    said = (POLL, POLL[:30], get(b"/x"), POLL + b"G")
-    with Pair(busy) as pair, pair.lines("quiet", len(said)) as lines:
-        for line, data in zip(lines, said, strict=True):
+    response = (POLL, POLL[:30], get(b"/x"), POLL + b"G")
+    with Pair(busy) as pair, pair.lines("quiet", len(response)) as lines:
+        for line, data in zip(lines, response, strict=True):
             line.send(data)
         pair.run(settle(lines))
         pair.stop()

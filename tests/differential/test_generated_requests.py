@@ -83,7 +83,7 @@ def spoilt(draw: st.DrawFn) -> bytes:
 
 
 @st.composite
-def said(draw: st.DrawFn, parts: st.SearchStrategy[bytes]) -> Case:
+def any_case(draw: st.DrawFn, parts: st.SearchStrategy[bytes]) -> Case:
     """Good polls in segments of their own, then the rest of it cut wherever."""
     polls = draw(st.lists(st.sampled_from([*POLLS.values(), LAST]), max_size=2))
     rest = b"".join(draw(st.lists(parts, min_size=1, max_size=3)))
@@ -111,18 +111,18 @@ def agrees(pair: Pair, case: Case) -> None:
 
 
 @ENOUGH
-@given(case=said(requests()))
+@given(case=any_case(requests()))
 def test_requests_made_of_parts(pair: Pair, case: Case) -> None:
     agrees(pair, case)
 
 
 @ENOUGH
-@given(case=said(spoilt()))
+@given(case=any_case(spoilt()))
 def test_cases_with_something_changed(pair: Pair, case: Case) -> None:
     agrees(pair, case)
 
 
 @ENOUGH
-@given(case=said(st.binary(max_size=60)))
+@given(case=any_case(st.binary(max_size=60)))
 def test_anything_at_all(pair: Pair, case: Case) -> None:
     agrees(pair, case)

@@ -107,9 +107,9 @@ class AgentLoop:
         self.lines.append((what, facts))
         self._changed.set()
 
-    async def told(self, what: str, times: int = 1) -> list[dict[str, Any]]:
+    async def reported(self, what: str, times: int = 1) -> list[dict[str, Any]]:
         async with asyncio.timeout(20):
-            while len(found := [facts for said, facts in self.lines if said == what]) < times:
+            while len(found := [facts for output, facts in self.lines if output == what]) < times:
                 self._changed.clear()
                 await self._changed.wait()
         return found

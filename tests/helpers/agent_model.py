@@ -32,14 +32,14 @@ def hook(name: str, stages: tuple[Any, ...] = STAGES, **more: Any) -> Hook:
 
 
 def event(id: str = "E1", notice: float | None = 900.0, **more: Any) -> Event:
-    said: dict[str, Any] = {
+    output: dict[str, Any] = {
         "type": "Reboot",
         "status": "Scheduled",
         "resources": ("web_0", "web_1"),
         "source": "Platform",
         "not_before": None if notice is None else BEGINNING + timedelta(seconds=notice),
     }
-    return Event(id=id, **(said | more))
+    return Event(id=id, **(output | more))
 
 
 def a_case(

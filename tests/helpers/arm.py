@@ -36,10 +36,10 @@ class Arm:
         """`x_ms_client_request_id="…"` is the header x-ms-client-request-id."""
         target = path if "api-version=" in path else f"{path}{'&' if '?' in path else '?'}"
         target += "" if "api-version=" in path else f"api-version={VERSION}"
-        said = {name.replace("_", "-"): value for name, value in headers.items()}
-        said = {"Host": HOST, "Authorization": f"Bearer {self._token}", **said}
+        output = {name.replace("_", "-"): value for name, value in headers.items()}
+        output = {"Host": HOST, "Authorization": f"Bearer {self._token}", **output}
         content = content if body is None else json.dumps(body).encode()
-        return self._exchange(method, target, said, content)
+        return self._exchange(method, target, output, content)
 
     def get(self, path: str) -> Any:
         """Return the body of an answer that must be a success."""
@@ -78,8 +78,8 @@ def anonymous(
     content: bytes = b"",
 ) -> Response:
     """Return the answer to somebody who has not logged in."""
-    said = headers or {"Host": HOST}
-    return service._session.run(exchange(app_of(service), HOST, method, target, said, content))
+    output = headers or {"Host": HOST}
+    return service._session.run(exchange(app_of(service), HOST, method, target, output, content))
 
 
 def code(answer: Response) -> tuple[int, str]:

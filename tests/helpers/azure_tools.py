@@ -64,8 +64,8 @@ class Az:
         """Return what a command that succeeds says, as JSON; None if it says nothing."""
         running = self.start(*words)
         assert running.wait() == 0, "".join(running.stderr)
-        said = "".join(running.stdout)
-        return json.loads(said) if said.strip() else None
+        output = "".join(running.stdout)
+        return json.loads(output) if output.strip() else None
 
 
 class Sdk:

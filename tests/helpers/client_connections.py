@@ -91,20 +91,20 @@ class Raw:
         """One to each request, and then it hangs up."""
 
         def play(connection: socket.socket) -> None:
-            for said in answers:
+            for output in answers:
                 if not (head := read_head(connection)):
                     return
                 self.heads.append(head)
-                connection.sendall(said)
+                connection.sendall(output)
 
         return play
 
-    def hangs(self, said: bytes = b"") -> Callable[[socket.socket], None]:
+    def hangs(self, output: bytes = b"") -> Callable[[socket.socket], None]:
         """So much, and then nothing."""
 
         def play(connection: socket.socket) -> None:
             self.heads.append(read_head(connection))
-            connection.sendall(said)
+            connection.sendall(output)
             connection.settimeout(None)
             connection.recv(1)  # until the other side gives up
 

@@ -142,13 +142,13 @@ class CuttingProxy:
         with near, contextlib.suppress(OSError):
             self._open.add(near)
             if self.plays:
-                said = self.plays.pop(0)
+                output = self.plays.pop(0)
                 near.recv(65_536)
                 self.played += 1
-                if said is None:
+                if output is None:
                     near.recv(1)  # until the other side gives up
                 else:
-                    near.sendall(said)
+                    near.sendall(output)
             elif self.target is not None:
                 with socket.create_connection(self.target) as far:
                     self._open.add(far)

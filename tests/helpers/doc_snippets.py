@@ -165,16 +165,16 @@ class Reader:
             start_new_session=True,
         ) as process:
             try:
-                said, _ = process.communicate(timeout=LIMIT)
+                output, _ = process.communicate(timeout=LIMIT)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 raise Broken(f"$ {command}\nhas not ended within {LIMIT:g} s") from None
-        said = SLOW_STEP.sub("", said)
+        output = SLOW_STEP.sub("", output)
         if process.returncode != status:
-            raise Broken(f"$ {command}\nexits with {process.returncode}, not {status}:\n{said}")
-        if shown is not None and (missing := differs(shown, said)):
-            raise Broken(f"$ {command}\nshould say\n{missing}\nand says\n{said}")
-        self._ids |= ids(shown or "", said)
+            raise Broken(f"$ {command}\nexits with {process.returncode}, not {status}:\n{output}")
+        if shown is not None and (missing := differs(shown, output)):
+            raise Broken(f"$ {command}\nshould say\n{missing}\nand says\n{output}")
+        self._ids |= ids(shown or "", output)
 
     def _start(self, body: str) -> None:
         [(command, shown)] = commands(body)
@@ -196,9 +196,9 @@ class Reader:
             pass
         for port, url in zip(PORTS, msgspec.json.decode(line[6:]).values(), strict=True):
             self._ports[port] = url.rpartition(":")[2]
-        said = "".join(service.stdout)
-        if shown is not None and (missing := differs(shown, said)):
-            raise Broken(f"$ {command}\nshould say\n{missing}\nand says\n{said}")
+        output = "".join(service.stdout)
+        if shown is not None and (missing := differs(shown, output)):
+            raise Broken(f"$ {command}\nshould say\n{missing}\nand says\n{output}")
 
 
 def commands(body: str) -> Iterator[tuple[str, str | None]]:
@@ -209,9 +209,9 @@ def commands(body: str) -> Iterator[tuple[str, str | None]]:
         yield "\n".join(lines[:length]), "\n".join(lines[length:]).strip("\n") or None
 
 
-def differs(shown: str, said: str) -> str:
+def differs(shown: str, output: str) -> str:
     """The first part of what is shown that does not come; empty if all of it does, in order."""
-    came = [plain(line) for line in said.strip("\n").splitlines()]
+    came = [plain(line) for line in output.strip("\n").splitlines()]
     at, skipping = 0, False
     for line in shown.splitlines():
         wanted = plain(line)
@@ -229,9 +229,9 @@ def differs(shown: str, said: str) -> str:
     return ""
 
 
-def ids(shown: str, said: str) -> dict[str, str]:
+def ids(shown: str, output: str) -> dict[str, str]:
     """The ids of a page, and those that came in the same lines."""
-    came = {plain(line): ID.findall(line) for line in said.splitlines()}
+    came = {plain(line): ID.findall(line) for line in output.splitlines()}
     lines = ((ID.findall(line), came.get(plain(line), [])) for line in shown.splitlines())
     return {old: new for olds, news in lines for old, new in zip(olds, news, strict=False)}
 

@@ -38,8 +38,8 @@ def main(host: str, port: str, network: str, *argv: str) -> None:
                 sys.stdout.write(json.dumps({"network": inside.network, "ended": ended}))
                 return
             process = inside.popen(argv, stdout=subprocess.PIPE, text=True)
-            said, _ = process.communicate()
-            found = {"network": inside.network, "notes": inside.notes, "said": said}
+            output, _ = process.communicate()
+            found = {"network": inside.network, "notes": inside.notes, "said": output}
             sys.stdout.write(json.dumps({**found, "code": process.returncode}))
     except CannotEnclose as error:
         sys.stdout.write(json.dumps({"refused": str(error)}))

@@ -61,20 +61,20 @@ def udp(source: tuple[str, int], target: tuple[str, int], data: bytes) -> bytes:
 def neighbour_advert(source: str, target: str, about: str, at: str) -> bytes:
     """`about` is to be found at the MAC `at`, whatever was said before."""
     override = 0x20000000
-    said = struct.pack("!BBHL", NEIGHBOUR_ADVERT, 0, 0, override) + packed(about)
-    return packet(source, target, _ICMPV6, said + b"\x02\x01" + mac(at), checksum_at=2, hops=255)
+    output = struct.pack("!BBHL", NEIGHBOUR_ADVERT, 0, 0, override) + packed(about)
+    return packet(source, target, _ICMPV6, output + b"\x02\x01" + mac(at), checksum_at=2, hops=255)
 
 
 def address_probe(about: str) -> bytes:
     """Does anybody have this address? I am about to take it, and have none yet."""
-    said = struct.pack("!BBHL", NEIGHBOUR_SOLICIT, 0, 0, 0) + packed(about)
-    return packet("::", "ff02::1", _ICMPV6, said, checksum_at=2, hops=255)
+    output = struct.pack("!BBHL", NEIGHBOUR_SOLICIT, 0, 0, 0) + packed(about)
+    return packet("::", "ff02::1", _ICMPV6, output, checksum_at=2, hops=255)
 
 
 def router_advert(source: str, target: str) -> bytes:
     """I am your way to everywhere, for half an hour."""
-    said = struct.pack("!BBHBBHLL", ROUTER_ADVERT, 0, 0, 64, 0, 1800, 0, 0)
-    return packet(source, target, _ICMPV6, said, checksum_at=2, hops=255)
+    output = struct.pack("!BBHBBHLL", ROUTER_ADVERT, 0, 0, 64, 0, 1800, 0, 0)
+    return packet(source, target, _ICMPV6, output, checksum_at=2, hops=255)
 
 
 def packet(

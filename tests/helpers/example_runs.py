@@ -50,12 +50,12 @@ def play(example: str, *options: str) -> tuple[int, str]:
             code = running.wait(LIMIT)
         finally:
             running.stop()
-        said = "".join([*running.stdout, *running.stderr])
+        output = "".join([*running.stdout, *running.stderr])
         assert list(Path(directory).iterdir()) == [], "files were left behind"
         assert _running(directory) == [], "processes were left behind"
-    missing = differs(_plain(shown), _plain(said))
-    assert not missing, f"$ {command}\nshould say\n{missing}\nand says\n{said}"
-    return code, said
+    missing = differs(_plain(shown), _plain(output))
+    assert not missing, f"$ {command}\nshould say\n{missing}\nand says\n{output}"
+    return code, output
 
 
 def _shown(example: str, command: str) -> str:

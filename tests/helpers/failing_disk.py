@@ -157,7 +157,7 @@ class Sweep:
             self.life(path, say)
             say(f"counted {self._counted(SYNC)} {self._counted(WRITE)}")
 
-        told = Told(set(), set(), set())
+        reported = Told(set(), set(), set())
         begun: set[str] = set()
         for line in forked(life):
             what, _, rest = line.partition(" ")
@@ -166,11 +166,11 @@ class Sweep:
             elif what == "begun":
                 begun.add(rest)
             elif what in Told._fields:
-                getattr(told, what).add(rest)
+                getattr(reported, what).add(rest)
             elif what != OPENED:
                 raise AssertionError(f"{failure}: {line}")
-        told.unknown.update(begun - told.done - told.failed)  # nobody was answered
-        return told, (counted[0], counted[1])
+        reported.unknown.update(begun - reported.done - reported.failed)  # nobody was answered
+        return reported, (counted[0], counted[1])
 
     def _counted(self, kind: int) -> int:
         return int(self._shim.failing_disk_counted(kind))
@@ -193,19 +193,19 @@ class Sweep:
 
     def report(self, failure: Failure) -> None:
         self.begin_again()
-        told, _ = self.live(failure, self.state)
-        wrong = list(self._wrong(told, failure.kind == SYNC))
+        reported, _ = self.live(failure, self.state)
+        wrong = list(self._wrong(reported, failure.kind == SYNC))
         say(
-            {"failure": str(failure), **{k: sorted(v) for k, v in told._asdict().items()}}
+            {"failure": str(failure), **{k: sorted(v) for k, v in reported._asdict().items()}}
             | {"wrong": wrong}
         )
 
-    def _wrong(self, told: Told, cut: bool) -> Iterator[str]:
+    def _wrong(self, reported: Told, cut: bool) -> Iterator[str]:
         """What does not agree with what callers were told; also if power is cut, be it at once or
         when another service has shown what it found."""
         keep(self.directory, self._kept)
         found = self.found()
-        yield from disagreements(told, found, "after kill -9")
+        yield from disagreements(reported, found, "after kill -9")
         if not cut:
             return
         cut_power(self.directory)
@@ -214,7 +214,7 @@ class Sweep:
             yield f"served {sorted(found)}, and after power was cut there is {sorted(again)}"
         bring_back(self._kept, self.directory)
         cut_power(self.directory)
-        yield from disagreements(told, self.found(), "after power was cut")
+        yield from disagreements(reported, self.found(), "after power was cut")
 
 
 def keep(directory: Path, kept: Path) -> None:
@@ -242,10 +242,10 @@ def bring_back(kept: Path, directory: Path) -> None:
             shutil.copyfile(image, images(directory) / str(made.stat().st_ino))
 
 
-def disagreements(told: Told, found: set[str], when: str) -> Iterator[str]:
-    if lost := told.done - found:
+def disagreements(reported: Told, found: set[str], when: str) -> Iterator[str]:
+    if lost := reported.done - found:
         yield f"{when}, told as done and not there: {sorted(lost)}"
-    if wrong := told.failed & found:
+    if wrong := reported.failed & found:
         yield f"{when}, told as not done and there: {sorted(wrong)}"
 
 
@@ -270,7 +270,7 @@ def lived(path: Path, say: Callable[[str], None], names: Sequence[str] = "abcde"
     from forewarn.store.sqlite.engine import SqliteStore
     from helpers.state_files import NOW, define_group
 
-    async def told(name: str, doing: Any) -> None:
+    async def attempt(name: str, doing: Any) -> None:
         say(f"begun {name}")
         try:
             await doing
@@ -306,13 +306,13 @@ def lived(path: Path, say: Callable[[str], None], names: Sequence[str] = "abcde"
         say(OPENED)
         await store._in_thread(often, store)
         first, *together, fourth, last = list(names)
-        await told(first, store.transact(define_group(first)))
-        await asyncio.gather(*(told(n, store.transact(define_group(n))) for n in together))
+        await attempt(first, store.transact(define_group(first)))
+        await asyncio.gather(*(attempt(n, store.transact(define_group(n))) for n in together))
         await quietly(store.save(PollSightings(seen={"a": 1}, served_until=NOW.at)))
-        await told(fourth, store.transact(define_group(fourth)))
+        await attempt(fourth, store.transact(define_group(fourth)))
         await quietly(store.prune(NOW.at + 1, lambda _: False))
         await quietly(copied(store))
-        await told(last, store.transact(define_group(last)))
+        await attempt(last, store.transact(define_group(last)))
 
     try:
         asyncio.run(live())
@@ -354,8 +354,8 @@ def main(home: Path) -> None:
     forked(lambda say: lived(sweep.state, say, "vwxyz"))
     sweep.keep_as_template()  # with a log that somebody has left
     sweep.begin_again()
-    told, (syncs, writes) = sweep.live(None, sweep.state)
-    say({"done": sorted(told.done), "syncs": syncs, "writes": writes})
+    reported, (syncs, writes) = sweep.live(None, sweep.state)
+    say({"done": sorted(reported.done), "syncs": syncs, "writes": writes})
     for at in range(1, syncs + 1):
         for lasting in (False, True):
             sweep.report(Failure(SYNC, at, lasting, errno.EIO))

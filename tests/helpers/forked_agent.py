@@ -41,10 +41,10 @@ class ForkedAgent:
     @property
     def log(self) -> list[dict[str, Any]]:
         file = self.config.with_suffix(".log")
-        said = file.read_text().splitlines() if file.exists() else []
-        return [json.loads(line) for line in said if line.startswith("{")]
+        output = file.read_text().splitlines() if file.exists() else []
+        return [json.loads(line) for line in output if line.startswith("{")]
 
-    def told(self, what: str) -> list[dict[str, Any]]:
+    def reported(self, what: str) -> list[dict[str, Any]]:
         return [line for line in self.log if what in (line.get("event"), line.get("what"))]
 
 

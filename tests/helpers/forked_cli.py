@@ -88,13 +88,13 @@ class Forked(subprocess.Popen[Any]):
         }
         given = [p2cread, c2pwrite, errwrite]
         streams = [own if fd == -1 else fd for own, fd in enumerate(given)]
-        self._ended, told = os.pipe()
+        self._ended, reported = os.pipe()
         with contextlib.ExitStack() as closing:
-            closing.callback(os.close, told)
+            closing.callback(os.close, reported)
             for home in _namespaces():
                 streams.append(os.open(home, os.O_RDONLY))
                 closing.callback(os.close, streams[-1])
-            fds = [*streams[:3], told, *self._sockets, *streams[3:]]
+            fds = [*streams[:3], reported, *self._sockets, *streams[3:]]
             self.pid = nursery().child(request, fds)
         self._child_created = True
         self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)  # type: ignore[attr-defined]
@@ -105,10 +105,10 @@ class Forked(subprocess.Popen[Any]):
             waiting.register(self._ended, selectors.EVENT_READ)
             if not waiting.select(0 if wait_flags & os.WNOHANG else None):
                 return 0, 0
-        said = os.read(self._ended, 16)
+        output = os.read(self._ended, 16)
         os.close(self._ended)
-        assert said, "the nursery has died"
-        return self.pid, int(said)
+        assert output, "the nursery has died"
+        return self.pid, int(output)
 
     def _internal_poll(self, *_: Any, **__: Any) -> int | None:
         if self.returncode is None and self._waitpid_lock.acquire(blocking=False):  # type: ignore[attr-defined]
@@ -273,12 +273,12 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
     os.environ.clear()
     os.environ.update(request["env"])
     if names:
-        said = {
+        output = {
             "LISTEN_PID": os.getpid(),
             "LISTEN_FDS": len(names),
             "LISTEN_FDNAMES": ":".join(names),
         }
-        os.environ.update({name: str(value) for name, value in said.items()})
+        os.environ.update({name: str(value) for name, value in output.items()})
     os.chdir(request["cwd"])
     unbuffered = bool(os.environ.get(UNBUFFERED))
     sys.stdout.reconfigure(line_buffering=os.isatty(1), write_through=unbuffered)  # type: ignore[union-attr]

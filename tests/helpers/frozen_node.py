@@ -27,7 +27,9 @@ class FrozenNode:
         self.pongs = 0
         self.shown: dict[str, Any] = {}  # by group: its view
         self.answers: dict[int, Message] = {}
-        self._told: dict[int, dict[str, Any]] = {}  # by publication: views that are not shown yet
+        self._reported: dict[
+            int, dict[str, Any]
+        ] = {}  # by publication: views that are not shown yet
         self._snapshot: dict[str, Any] = {}
 
     def close(self) -> None:
@@ -87,12 +89,12 @@ class FrozenNode:
             case "news":
                 for number, groups in message["publications"]:
                     views = {g["view"]["name"]: g["view"] for g in groups}
-                    self._told.setdefault(number, {}).update(views)
+                    self._reported.setdefault(number, {}).update(views)
                 if not message.get("more"):
                     self.send("held", number=message["publications"][-1][0], whole=False)
             case "shown":
                 for number in message["numbers"]:
-                    self.shown |= self._told.pop(number, {})
+                    self.shown |= self._reported.pop(number, {})
             case "promise":
                 self.promises += 1
             case "pong":

@@ -36,7 +36,7 @@ from helpers.group_rules import (
 STAGES = {Status.SCHEDULED: 0, Status.STARTED: 1, Status.FINISHED: 2, Status.WITHDRAWN: 2}
 
 
-def said_once(event: Event) -> tuple[object, ...]:
+def constant_parts(event: Event) -> tuple[object, ...]:
     """What is said when an event is raised, and never otherwise afterwards."""
     when = (event.raised_at, event.duration)
     what = (event.group, event.type, event.source, event.domain, event.failure, event.cause)
@@ -272,7 +272,7 @@ class Referee:
             assert (event.ended_at is not None) == event.status.over
             assert bool(event.ending) == event.status.over
             self.last[id] = event
-            assert said_once(event) == said_once(self.first.setdefault(id, event))
+            assert constant_parts(event) == constant_parts(self.first.setdefault(id, event))
 
     @staticmethod
     def _follows(earlier: Event, event: Event) -> None:

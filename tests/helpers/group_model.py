@@ -286,9 +286,11 @@ class GroupWorld:
 
     def check_history(self) -> None:
         """The history, written down and read again, tells the whole state."""
-        told = msgspec.json.decode(msgspec.json.encode(self.history), type=list[tuple[Change, ...]])
+        reported = msgspec.json.decode(
+            msgspec.json.encode(self.history), type=list[tuple[Change, ...]]
+        )
         replayed = Group(name=self.group.name)
-        for items in told:
+        for items in reported:
             replayed = apply(replayed, items)
         assert replayed == self.group
 

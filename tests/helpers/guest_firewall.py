@@ -94,8 +94,8 @@ def unguard(lab: Lab) -> None:
 
 def dropped(host: Namespace) -> dict[str, int]:
     """How many packets were dropped so far, by the counter that says why."""
-    said = host.run([NFT, "-j", "list", "counters"]).stdout
-    listed: list[dict[str, Any]] = json.loads(said)["nftables"]
+    output = host.run([NFT, "-j", "list", "counters"]).stdout
+    listed: list[dict[str, Any]] = json.loads(output)["nftables"]
     found = [entry["counter"] for entry in listed if "counter" in entry]
     return {counter["name"]: counter["packets"] for counter in found if counter["packets"]}
 

@@ -67,7 +67,7 @@ class GuestNetwork:
         argv = ["forewarn", "serve", *files, *words]
         assert self.lab.host.popen(argv, env=self.environment).line().startswith("ready ")
 
-    def said(self, *words: str) -> Any:
+    def output(self, *words: str) -> Any:
         ran = self.lab.host.run(["forewarn", *words, "--json"], env=self.environment)
         return json.loads(ran.stdout)
 

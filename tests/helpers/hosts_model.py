@@ -37,7 +37,7 @@ class Planned:
 class Node:
     """A node, and the documents that it was told, the last of which it shows."""
 
-    told: list[tuple[int, tuple[Event, ...]]] = field(default_factory=lambda: [(1, ())])
+    reported: list[tuple[int, tuple[Event, ...]]] = field(default_factory=lambda: [(1, ())])
     cut: bool = False
     disconnected: bool = False  # as the node itself knows
     known_at: float | None = None  # when control knows
@@ -123,7 +123,7 @@ class World:
         document = self._incarnation, tuple(event.shown() for event in self._events)
         for node in self._nodes.values():
             if not node.cut:
-                node.told.append(document)
+                node.reported.append(document)
 
     def _raise(self, machine: str) -> None:
         self._raised += 1
@@ -153,12 +153,12 @@ class World:
         return {"machine": machine, "host": HOSTS[machine]}
 
     def _poll(self, machine: str) -> None:
-        incarnation, events = self._nodes[machine].told[-1]
+        incarnation, events = self._nodes[machine].reported[-1]
         self.recording.see(self._t, incarnation, *events, **self._exchanged(machine))
 
     def _approve(self, machine: str) -> None:
         node = self._nodes[machine]
-        listed = [entry["EventId"] for entry in node.told[-1][1] if entry["NotBefore"] != ""]
+        listed = [entry["EventId"] for entry in node.reported[-1][1] if entry["NotBefore"] != ""]
         if not listed:
             return
         id = self._random.choice(listed)
@@ -187,7 +187,7 @@ class World:
         node.known_at, node.back = None, self._t
         if self._broken != "joins without what it missed":
             document = self._incarnation, tuple(event.shown() for event in self._events)
-            node.told.append(document)
+            node.reported.append(document)
         self.recording.joined(self._t, machine, host=HOSTS[machine])
         self._t += 0.01
 
@@ -197,5 +197,5 @@ class World:
         if node.disconnected:  # it goes on with its journal, and says again that it is disconnected
             self.recording.disconnected(self._t, machine, host=HOSTS[machine])
             if self._broken == "forgets its journal":
-                del node.told[len(node.told) // 2 :]
-                node.told = node.told or [(1, ())]
+                del node.reported[len(node.reported) // 2 :]
+                node.reported = node.reported or [(1, ())]

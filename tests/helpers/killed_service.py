@@ -24,7 +24,7 @@ class Victim:
         self._directory = directory
         self._options = options
         self._environment = {"KEEP_INVENTORY": "yes"} if keep_inventory else {}
-        self._said = directory / "said"
+        self._output = directory / "said"
         self.pid = 0
 
     async def __aenter__(self) -> Victim:
@@ -33,7 +33,7 @@ class Victim:
             "--metadata": f"127.0.0.1:{self.metadata}",
             "--control": f"127.0.0.1:{self.control}",
         }
-        with self._said.open("ab") as said:
+        with self._output.open("ab") as output:
             self._forker = await asyncio.create_subprocess_exec(
                 sys.executable,
                 str(HELPERS / "service_forker.py"),
@@ -43,7 +43,7 @@ class Victim:
                 *self._options,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
-                stderr=said,
+                stderr=output,
                 env={**os.environ, **self._environment, "XDG_RUNTIME_DIR": str(self._directory)},
             )
         return self
@@ -71,5 +71,5 @@ class Victim:
         assert self._forker.stdout is not None
         async with asyncio.timeout(LIMIT):
             word, _, rest = (await self._forker.stdout.readline()).decode().partition(" ")
-        assert word == wanted, f"{word} {rest}: {self._said.read_text()[-2000:]}"
+        assert word == wanted, f"{word} {rest}: {self._output.read_text()[-2000:]}"
         return rest

@@ -125,9 +125,9 @@ class LoadGenerator:
                 case 3:
                     await self.control("POST", f"/v1/machines/{machine}/restore")
                 case 4 | 5:
-                    said = {"mode": self.chance.choice(["Freeze", "Reboot", "live-migration"])}
+                    output = {"mode": self.chance.choice(["Freeze", "Reboot", "live-migration"])}
                     host = self.chance.choice(HOSTS)
-                    await self.control("POST", f"/v1/hosts/{host}/maintain", said)
+                    await self.control("POST", f"/v1/hosts/{host}/maintain", output)
                 case 6:
                     await self.control("POST", f"/v1/machines/{machine}/fail", {})
                 case 7 if machine in EVICTED:
@@ -149,15 +149,17 @@ class LoadGenerator:
         if scheduled:
             await self.control("POST", f"/v1/events/{self.chance.choice(scheduled)}/cancel")
 
-    async def control(self, method: str, path: str, said: object = None) -> tuple[int | None, str]:
-        status, _, answer = await self.control_with(method, path, said, {})
+    async def control(
+        self, method: str, path: str, output: object = None
+    ) -> tuple[int | None, str]:
+        status, _, answer = await self.control_with(method, path, output, {})
         return status, answer
 
     async def control_with(
-        self, method: str, path: str, said: object, headers: Mapping[str, str]
+        self, method: str, path: str, output: object, headers: Mapping[str, str]
     ) -> tuple[int | None, dict[str, str], str]:
         """Call the control API with these headers; return those of the response as well."""
-        body = "" if said is None else json.dumps(said)
+        body = "" if output is None else json.dumps(output)
         extra = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         status, received, answer = await self._exchange(
             "127.0.0.1", self._control, method, path, body, extra=extra

@@ -36,8 +36,8 @@ class Beside(PolledService):
 
     def __init__(self, directory: Path, path: Path, **settings: object) -> None:
         super().__init__(directory, nodes=str(path), nodes_host=HOST, **settings)
-        del self.said["metadata"]
-        self.write(self.said)
+        del self.output["metadata"]
+        self.write(self.output)
         self.path = path
         self.guests = listening()
         self.for_node: socket.socket | None = None  # held, as systemd does

@@ -57,7 +57,7 @@ class PolledService:
     def __init__(self, directory: Path, **settings: object) -> None:
         self.directory = directory
         (directory / "fleet.yaml").write_text(fleet())
-        said: dict[str, object] = {
+        output: dict[str, object] = {
             "fleet": "fleet.yaml",
             "state": "state.db",
             "metadata": "127.0.0.1:0",
@@ -65,13 +65,13 @@ class PolledService:
             **settings,
         }
         self.config = directory / "forewarn.toml"
-        self.write(said)
-        self.said = said
+        self.write(output)
+        self.output = output
         self.running: Running | None = None
         self.metadata = self.control = ""
 
-    def write(self, said: dict[str, object]) -> None:
-        lines = [f"{key} = {json.dumps(value)}" for key, value in said.items()]
+    def write(self, output: dict[str, object]) -> None:
+        lines = [f"{key} = {json.dumps(value)}" for key, value in output.items()]
         self.config.write_text("\n".join(lines) + "\n")
 
     def start(
@@ -108,12 +108,12 @@ class PolledService:
         assert self.running is not None
         return self.running.process.pid
 
-    def ask(self, method: str, path: str, said: object = None) -> Any:
+    def ask(self, method: str, path: str, output: object = None) -> Any:
         """Ask the control API."""
         asked = urllib.request.Request(
             f"{self.control}{path}",
             method=method,
-            data=None if said is None else json.dumps(said).encode(),
+            data=None if output is None else json.dumps(output).encode(),
             headers={"Content-Type": "application/json"},
         )
         with urllib.request.urlopen(asked, timeout=NEVER_LONGER) as answer:
@@ -135,14 +135,14 @@ class PolledService:
 
     def approve(self, id: str, n: int = 0) -> int:
         body = json.dumps({"StartRequests": [{"EventId": id}]}).encode()
-        said = request("POST", TARGET, METADATA, "Connection: close", body=body)
-        return exchange(self.place, said, source=source(n)).status
+        output = request("POST", TARGET, METADATA, "Connection: close", body=body)
+        return exchange(self.place, output, source=source(n)).status
 
     def stop(self) -> int:
         assert self.running is not None
         return self.running.stop()
 
-    def said_so_far(self) -> str:
+    def logged_so_far(self) -> str:
         assert self.running is not None
         return "".join(self.running.stderr)
 

@@ -125,10 +125,10 @@ def guest(
 ) -> Response:
     """One request that nobody can tell to be the test's own."""
     target = f"{path}?api-version={version}"
-    said = {"Metadata": "true", **(headers or {})}
+    output = {"Metadata": "true", **(headers or {})}
     asked = service.addresses[machine]
     return service._session.run(
-        exchange(service._session.node.app, asked, method, target, said, body)
+        exchange(service._session.node.app, asked, method, target, output, body)
     )
 
 

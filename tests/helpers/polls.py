@@ -39,8 +39,8 @@ def send_poll(line: RawConnection, data: bytes = GET) -> RawResponse:
 
 def metrics(url: str) -> dict[str, float]:
     with urllib.request.urlopen(f"{url}/metrics", timeout=LIMIT) as answer:
-        said = answer.read().decode().splitlines()
-    pairs = [line.rpartition(" ") for line in said if not line.startswith("#")]
+        output = answer.read().decode().splitlines()
+    pairs = [line.rpartition(" ") for line in output if not line.startswith("#")]
     return {name: float(value) for name, _, value in pairs}
 
 

@@ -111,8 +111,8 @@ class Running:
 
     def failure(self, what: str) -> AssertionError:
         """What went wrong, with all that the process said."""
-        said = "".join([*self.stdout, *self.stderr])
-        return AssertionError(f"{' '.join(self.argv)}: {what}; it said:\n{said}")
+        output = "".join([*self.stdout, *self.stderr])
+        return AssertionError(f"{' '.join(self.argv)}: {what}; it said:\n{output}")
 
 
 class _Pipe:

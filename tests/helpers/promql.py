@@ -43,7 +43,7 @@ def read(expression: str, exposed: Mapping[str, set[str]]) -> frozenset[str]:
     return value.labels
 
 
-def told_labels(template: str) -> set[str]:
+def shown_labels(template: str) -> set[str]:
     """Return the labels that a legend of Grafana, or an annotation of an alert, shows."""
     return set(re.findall(r"\{\{ *(?:\$labels\.)?([a-z_]+) *\}\}", template))
 

@@ -27,10 +27,10 @@ class RunningAgent:
             line.settimeout(20)
             line.connect(str(self._where))
             line.sendall(f"GET {path} HTTP/1.1\r\nHost: agent\r\n\r\n".encode())
-            said = b""
+            output = b""
             while more := line.recv(65_536):
-                said += more
-        head, _, body = said.decode().partition("\r\n\r\n")
+                output += more
+        head, _, body = output.decode().partition("\r\n\r\n")
         return int(head.split()[1]), body
 
     def json(self, path: str) -> dict[str, Any]:
@@ -41,7 +41,7 @@ class RunningAgent:
         lines = [line for line in self.get("/metrics")[1].splitlines() if line[0] != "#"]
         return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
-    def told(self) -> list[dict[str, Any]]:
+    def reported(self) -> list[dict[str, Any]]:
         """The lines of its log so far."""
         return [json.loads(line) for line in list(self.running.stderr) if line.startswith("{")]
 
@@ -75,8 +75,8 @@ def running_agent(
     )
     running = Running(process, argv)
     try:
-        word, _, said = running.line().partition(" ")
-        assert (word, json.loads(said)["machine"]) == ("ready", machine.name)
+        word, _, output = running.line().partition(" ")
+        assert (word, json.loads(output)["machine"]) == ("ready", machine.name)
         yield RunningAgent(running, config.parent / "socket")
     finally:
         running.stop()

@@ -54,10 +54,10 @@ class Good:
         try:
             connection.request(method, PATH, body, {"Metadata": "true"})
             answer = connection.getresponse()
-            said = answer.read()
+            output = answer.read()
             if answer.status != 200:
                 return None
-            return {} if method == "POST" else json.loads(said)
+            return {} if method == "POST" else json.loads(output)
         except (OSError, http.client.HTTPException, ValueError):
             return None
         finally:

@@ -27,9 +27,9 @@ def body(*events: dict[str, Any], incarnation: int = 1) -> bytes:
     return json.dumps({"DocumentIncarnation": incarnation, "Events": list(events)}).encode()
 
 
-def answer(status: int, said: bytes = b"", **headers: str) -> Response:
+def answer(status: int, output: bytes = b"", **headers: str) -> Response:
     named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
-    return Response(status=status, headers=named, body=said, sent_at=0.0, received_at=0.0)
+    return Response(status=status, headers=named, body=output, sent_at=0.0, received_at=0.0)
 
 
 def document(*events: dict[str, Any], tag: str = '"t"') -> Response:
@@ -55,7 +55,7 @@ class ScriptedExchanges:
         self,
         script: Script,
         *,
-        said: Location | None = HERE,
+        output: Location | None = HERE,
         candidates: Iterable[Location] = (),
         **settings: Any,
     ) -> None:
@@ -63,7 +63,7 @@ class ScriptedExchanges:
         self.script = script
         self.asks: list[Request] = []
         self.rests: list[float] = []
-        self.rules = ClientProtocol(said, lambda: candidates, clock=lambda: self.now, **settings)
+        self.rules = ClientProtocol(output, lambda: candidates, clock=lambda: self.now, **settings)
 
     def done(self, steps: Steps[T]) -> T:
         """Until it is answered."""
@@ -88,13 +88,13 @@ class ScriptedExchanges:
 
     def until(self, seconds: float, wanted: Callable[[], float] | None = None) -> list[Snapshot]:
         """What is told in so many seconds."""
-        steps, end, told = self.rules.snapshots(wanted), self.now + seconds, []
+        steps, end, reported = self.rules.snapshots(wanted), self.now + seconds, []
         reply: Any = None
         while self.now < end:
             step = steps.send(reply)
             reply = self._step(step)
-            told += [step.snapshot] if isinstance(step, Deliver) else []
-        return told
+            reported += [step.snapshot] if isinstance(step, Deliver) else []
+        return reported
 
     @property
     def polls(self) -> list[Request]:
@@ -114,7 +114,7 @@ class ScriptedExchanges:
         if not isinstance(step, Request):
             return None
         self.asks.append(step)
-        said = self.script(step)
-        came, took = said if isinstance(said, tuple) else (said, 0.01)
+        output = self.script(step)
+        came, took = output if isinstance(output, tuple) else (output, 0.01)
         self.now += took
         return came

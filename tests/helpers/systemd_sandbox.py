@@ -37,7 +37,7 @@ class Compared(ctypes.Structure):
     ]
 
 
-def said(unit: str) -> dict[str, list[str]]:
+def settings_of(unit: str) -> dict[str, list[str]]:
     """Everything that the unit says, also what it says several times."""
     found: dict[str, list[str]] = {}
     for line in Path(unit).read_text().splitlines():
@@ -172,9 +172,9 @@ def run(*argv: str) -> None:
     subprocess.run(argv, check=True)
 
 
-def hand_over(said: str) -> None:
+def hand_over(sockets: str) -> None:
     names, made = [], []
-    for word in said.split():
+    for word in sockets.split():
         name, _, where = word.partition("=")
         host, _, port = where.rpartition(":")
         listener = socket.create_server((host, int(port)), backlog=128)
@@ -201,14 +201,14 @@ def give_up_privileges() -> None:
 
 def main() -> None:
     unit, directory, sockets, *argv = sys.argv[1:]
-    told = said(unit)
+    settings = settings_of(unit)
     mounted(directory)
     os.closerange(3, 64)
     hand_over(sockets)
     os.environ["RUNTIME_DIRECTORY"] = directory
     become_somebody()
     give_up_privileges()
-    confine(told)
+    confine(settings)
     os.execv(argv[0], argv)
 
 

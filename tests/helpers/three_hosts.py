@@ -104,8 +104,8 @@ class ThreeHosts:
             self._connect()
             self._write_settings()
             self.start_control()
-            said = self.api("PUT", "/v1/fleet", self._fleet())
-            assert said.status == 200, said.body
+            output = self.api("PUT", "/v1/fleet", self._fleet())
+            assert output.status == 200, output.body
             for host in HOSTS:
                 self.start_node(host)
                 self.guard(host)
@@ -192,9 +192,9 @@ class ThreeHosts:
 
     def schedule(self, type: str, *machines: str) -> str:
         """Announce an event; returns once it is shown."""
-        said = self.api("POST", "/v1/events", {"type": type, "machines": machines})
-        assert said.status == 201, said.body
-        return str(said.json()["id"])
+        output = self.api("POST", "/v1/events", {"type": type, "machines": machines})
+        assert output.status == 201, output.body
+        return str(output.json()["id"])
 
     def event(self, id: str) -> Any:
         return self.api("GET", f"/v1/events/{id}").json()

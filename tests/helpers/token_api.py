@@ -76,12 +76,12 @@ class Api:
         self, method: str, target: str, body: object = None, headers: Mapping[str, str] = {}
     ) -> Answer:
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        said = {"Content-Type": "application/json"} if data is not None else {}
+        output = {"Content-Type": "application/json"} if data is not None else {}
         if self.token:
-            said["Authorization"] = f"Bearer {self.token}"
+            output["Authorization"] = f"Bearer {self.token}"
         connection = self.connection()
         try:
-            connection.request(method, target, data, {**said, **headers})
+            connection.request(method, target, data, {**output, **headers})
             answer = connection.getresponse()
             found = {name.lower(): value for name, value in answer.getheaders()}
             return Answer(answer.status, found, answer.read())

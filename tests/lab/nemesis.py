@@ -196,13 +196,13 @@ def database_restored_under_running_control_nodes(world: World, chance: Random) 
 
 def _names(world: World, problem: bytes) -> bool:
     answers = [world.ask(name, "GET", "/readyz") for name in CONTROL]
-    return any(said is not None and problem in said.body for said in answers)
+    return any(output is not None and problem in output.body for output in answers)
 
 
 def _is_recorded(world: World) -> None:
     def recorded() -> bool:
-        said = world.api("GET", "/v1/history?what=state-restored")
-        return said is not None and len(said.json()["records"]) > 0
+        output = world.api("GET", "/v1/history?what=state-restored")
+        return output is not None and len(output.json()["records"]) > 0
 
     until(recorded, "the history says that the state was restored")
 

@@ -72,11 +72,11 @@ class Operator:
             body |= {"notice": NOTICE, "short_notice": True}
         key = f"{self.group}-{self.count}"
         restores = self._world.restores
-        said = until(
+        output = until(
             lambda: self._answered("POST", "/v1/events", body, Idempotency_Key=key),
             f"an event of {self.group} is raised",
         )
-        event = str(said["id"])
+        event = str(output["id"])
         self._run.books.raised.append(Raised(event, machine))
         if self.group != NOBODY_APPROVES:
             self._approve(event)
@@ -114,16 +114,19 @@ class Operator:
         until(answered, f"{event} is approved")
 
     def _answered(self, method: str, path: str, body: object = None, **headers: str) -> Any:
-        said = self._world.api(method, path, body, **headers)
-        if said is None or said.status in (404, 409):  # lost in a restore, in doubt, or under way
+        output = self._world.api(method, path, body, **headers)
+        if output is None or output.status in (
+            404,
+            409,
+        ):  # lost in a restore, in doubt, or under way
             _pause()
             return None
-        assert said.status in (200, 201), said.body
-        return said.json()
+        assert output.status in (200, 201), output.body
+        return output.json()
 
     def _is_over(self, event: str) -> bool:
-        said = self._answered("GET", f"/v1/history?event={event}")
-        whats = {record["what"] for record in said["records"]} if said else set()
+        output = self._answered("GET", f"/v1/history?event={event}")
+        whats = {record["what"] for record in output["records"]} if output else set()
         if "approved" in whats:
             self._run.books.approved.add(event)
         if "finished" in whats:

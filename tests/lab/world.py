@@ -186,9 +186,9 @@ class World:
                 self._start(name)
             keeper.start()
             until(self.leader, "a control node decides")
-            said = self.api("PUT", "/v1/fleet", self._fleet())
-            assert said is not None
-            assert said.status == 200, said.body
+            output = self.api("PUT", "/v1/fleet", self._fleet())
+            assert output is not None
+            assert output.status == 200, output.body
             until(self.is_well, "all nodes join")
             self._stack = undo.pop_all()
         return self
@@ -442,38 +442,38 @@ class World:
     def leader(self, *but: str) -> str:
         """Return which control node decides; nothing if none does."""
         for name in CONTROL:
-            said = None if name in but else self.ask(name, "GET", "/leaderz")
-            if said is not None and said.status == 200:
+            output = None if name in but else self.ask(name, "GET", "/leaderz")
+            if output is not None and output.status == 200:
                 return name
         return ""
 
     def api(self, method: str, path: str, body: object = None, **headers: str) -> Response | None:
         """Ask the control node that decides; None if none does, or it does not answer."""
         for name in CONTROL:
-            said = self.ask(name, method, path, body, Forewarn_Leader="only", **headers)
-            if said is not None and said.status != 503:
-                return said
+            output = self.ask(name, method, path, body, Forewarn_Leader="only", **headers)
+            if output is not None and output.status != 503:
+                return output
         return None
 
     def is_well(self) -> bool:
         """Return whether all control nodes answer and all nodes have joined, by control and by
         themselves."""
-        said = self.api("GET", "/v1/hosts")
+        output = self.api("GET", "/v1/hosts")
         return (
-            said is not None
-            and all((host["node"] or {}).get("state") == "joined" for host in said.json())
+            output is not None
+            and all((host["node"] or {}).get("state") == "joined" for host in output.json())
             and all(self.answers(name) for name in CONTROL)
             and all(self._has_joined(host) for host in HOSTS)
         )
 
     def _has_joined(self, host: str) -> bool:
-        said = self.ask(host, "GET", "/readyz")
-        return said is not None and "control" not in said.json()["warnings"]
+        output = self.ask(host, "GET", "/readyz")
+        return output is not None and "control" not in output.json()["warnings"]
 
     def commit(self) -> int:
         """Return the last commit of the control node that decides; 0 if none does."""
-        said = self.api("GET", "/v1/events")
-        return 0 if said is None else int(said.headers["forewarn-commit"])
+        output = self.api("GET", "/v1/events")
+        return 0 if output is None else int(output.headers["forewarn-commit"])
 
     def take_overs(self) -> int:
         """Return how many times another control node has begun to decide."""

@@ -130,11 +130,11 @@ def test_commits_come_in_order_and_without_a_gap(engine: Reopen) -> None:
 
 def test_listeners_are_called_before_the_caller_is_answered(engine: Reopen) -> None:
     async def body(store: Store) -> None:
-        told: list[int] = []
-        store.on_commit(lambda commit, _: told.append(commit.seq))
+        reported: list[int] = []
+        store.on_commit(lambda commit, _: reported.append(commit.seq))
         commit = await store.transact(doing("web", web("web_0")))
         assert commit is not None
-        assert told == [commit.seq]
+        assert reported == [commit.seq]
 
     run(using(engine(), body))
 
@@ -322,16 +322,16 @@ def test_a_new_store_has_seen_nothing(engine: Reopen) -> None:
 
 def test_a_listener_that_fails_does_not_affect_other_listeners_or_callers(engine: Reopen) -> None:
     async def body(store: Store) -> None:
-        told: list[int] = []
+        reported: list[int] = []
 
         def broken(*_: object) -> None:
             raise LookupError("broken")
 
         store.on_commit(broken)
-        store.on_commit(lambda commit, _: told.append(commit.seq))
+        store.on_commit(lambda commit, _: reported.append(commit.seq))
         await store.transact(doing("web", web("web_0")))
         await store.transact(doing("web", reboot("A")))
-        assert told == [1, 2]
+        assert reported == [1, 2]
 
     run(using(engine(), body))
 

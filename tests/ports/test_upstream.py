@@ -73,11 +73,11 @@ class Scene:
         self.node = node
         self.upstream = upstream
         self.store = store
-        self.told: list[GroupNews] = []
-        upstream.attach(self.told.append)
+        self.reported: list[GroupNews] = []
+        upstream.attach(self.reported.append)
 
     def last(self, group: str) -> GroupNews:
-        return next(news for news in reversed(self.told) if news.view.name == group)
+        return next(news for news in reversed(self.reported) if news.view.name == group)
 
     async def reboot(self, machine: str = "web_0") -> Event:
         done = await self.node.platform.schedule(
@@ -155,7 +155,7 @@ async def until(says: Callable[[], bool]) -> None:
 
 def test_a_face_receives_every_group_as_it_is(stage: Stage) -> None:
     async def body(scene: Scene) -> None:
-        assert {news.view.name for news in scene.told} == {"web", "db"}
+        assert {news.view.name for news in scene.reported} == {"web", "db"}
         assert [m.name for m in scene.last("web").machines] == ["web_0", "web_1"]
         assert not scene.last("web").view.enabled
 
@@ -229,12 +229,12 @@ def test_readiness_is_remembered_and_can_be_asked_for(stage: Stage) -> None:
     async def body(scene: Scene) -> None:
         await scene.upstream.enable("web")
         event = await scene.reboot()
-        said = await scene.upstream.prepare("web_1", "web", event.id, True, "drained")
-        assert said is not None
-        assert [(r.machine, r.note) for r in said.event.ready] == [("web_1", "drained")]
+        output = await scene.upstream.prepare("web_1", "web", event.id, True, "drained")
+        assert output is not None
+        assert [(r.machine, r.note) for r in output.event.ready] == [("web_1", "drained")]
         asked = await scene.upstream.prepared("web", event.id)
         assert asked is not None
-        assert asked == said
+        assert asked == output
         assert asked.alive == {"web_0", "web_1"}
         assert await scene.upstream.prepared("db", event.id) is None
         assert await scene.upstream.prepare("db_0", "db", event.id, True, "") is None

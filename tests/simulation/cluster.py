@@ -377,7 +377,7 @@ class Cluster(Simulation):
         return EventTrace(emit, self.rules)
 
     def _count(self, commit: Commit, _changed: Mapping[str, Group]) -> None:
-        self._told = max(self._told, commit.seq)
+        self._reported = max(self._reported, commit.seq)
 
     # Lives of nodes.
 

@@ -218,7 +218,7 @@ class HostsDriver(LossyDriver):
 
     async def perform(self, task: Task) -> Performed:
         for machine in task.machines:
-            await self._sim.check_told(task, machine.name, machine.host)
+            await self._sim.check_informed(task, machine.name, machine.host)
         return await super().perform(task)
 
 
@@ -518,7 +518,7 @@ class Hosts(Simulation):
 
     # What must be true.
 
-    async def check_told(self, task: Task, machine: str, host: str) -> None:
+    async def check_informed(self, task: Task, machine: str, host: str) -> None:
         """Whoever answers the guests of a machine knows that it is about to be disturbed."""
         if machine in self.strayed and task.event not in self._warned.get(machine, ()):
             self.find("uninformed", f"{machine} was not shown {task.event}, which is carried out")

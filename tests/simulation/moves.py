@@ -125,7 +125,7 @@ class Moves(Simulation):
         return ChoosyDriver(self.world, self.chance)
 
     def follow(self) -> None:
-        for commit in self.disk.commits[self._told :]:
+        for commit in self.disk.commits[self._reported :]:
             self.books.read(commit)
         super().follow()
 

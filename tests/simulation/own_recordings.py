@@ -22,7 +22,7 @@ def recorder(line: Line) -> str:
 
 class OwnRecording(Simulation):
     def follow(self) -> None:
-        self._told = len(self.disk.commits)  # nobody records what was committed before
+        self._reported = len(self.disk.commits)  # nobody records what was committed before
         super().follow()
 
     async def start(self) -> None:

@@ -195,13 +195,13 @@ class ScriptedControl:
         group = Group(name="web", kind=GroupKind.STANDALONE, enabled=True, incarnation=incarnation)
         news = GroupNews(view(group), (Machine(name="web"),), Place())
         welcome = Welcome(protocol=1, version="", rules=Durations(), term=term)
-        self._told = [welcome, SnapshotPart((news,)), SnapshotEnd(1), Joined((), 1)]
+        self._reported = [welcome, SnapshotPart((news,)), SnapshotEnd(1), Joined((), 1)]
 
     async def dial(self) -> MessageStream[ToNode]:
         stream: MessageStream[ToNode] = MessageStream(ToNode)
         unheard: Any = Unheard()
         stream.connection_made(unheard)
-        for message in self._told:
+        for message in self._reported:
             stream.data_received(frame(message))
         asyncio.get_running_loop().call_later(1.0, stream.connection_lost, None)
         return stream

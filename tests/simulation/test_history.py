@@ -15,15 +15,17 @@ def test_the_history_of_a_service_killed_repeatedly_has_everything_once(seed: in
     disk = played(seed, Kill(1, often=True), steps=300).disk
     groups: dict[str, Group] = {}
     scribe = HistoryWriter(groups, {})
-    told = []
+    reported = []
     for commit in disk.commits:
         changed = [(entry.group, entry.items) for entry in commit.entries]
-        told += [(r.at, r.what, r.event) for r in scribe.records(commit.at, changed, commit.puts)]
+        reported += [
+            (r.at, r.what, r.event) for r in scribe.records(commit.at, changed, commit.puts)
+        ]
         for name, items in changed:
             groups[name] = apply(groups.get(name) or Group(name=name), items)
     kept = [(r.at, r.what, r.event) for r in disk.history if r.what is not RecordKind.SEEN]
-    assert kept == told
-    assert len(told) > 50
+    assert kept == reported
+    assert len(reported) > 50
     seen = [record.event for record in disk.history if record.what is RecordKind.SEEN]
     assert len(seen) == len(set(seen))
     assert [record.seq for record in disk.history] == list(range(1, len(disk.history) + 1))

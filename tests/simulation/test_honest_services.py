@@ -216,7 +216,7 @@ class Town:
             if len(group.events) < 8:
                 id = self.raise_one(group, kind, not_before)
                 if on_purpose:
-                    self.recording.note({"kind": "short-notice", "t": self.told(), "event": id})
+                    self.recording.note({"kind": "short-notice", "t": self.stamp(), "event": id})
 
     def notice(self, kind: str) -> int:
         return NOTICE[kind] + self.random.choice((0, 0, 300, 90_000))
@@ -238,17 +238,17 @@ class Town:
         machine = self.machine_of(group)
         id = self.new_id()
         group.hidden.append(started(event(id, type="Terminate", resources=[machine])))
-        self.recording.unannounced(self.told(), id, [machine], group=group.name)
+        self.recording.unannounced(self.stamp(), id, [machine], group=group.name)
         self.recording.impact(self.now, id, [machine], "Terminate")
 
     def end_quietly(self) -> None:
         for group in self.groups.values():
             for over in group.hidden:
                 if self.random.random() < 0.9:
-                    self.recording.over(self.told(), over["EventId"])
+                    self.recording.over(self.stamp(), over["EventId"])
             group.hidden = []
 
-    def told(self) -> float:
+    def stamp(self) -> float:
         """World, as a line has it that is no exchange."""
         return self.now + self.random.uniform(-1, 1)
 

@@ -185,7 +185,7 @@ class Simulation:
         self.deaths = 0
         self._ids = random.Random(seed + 1)
         self._stamps = 0
-        self._told = 0
+        self._reported = 0
         self.node: Node
         self.store: MortalStore
 
@@ -212,14 +212,14 @@ class Simulation:
     def follow(self) -> None:
         """Record what the service decides without being asked over the wire."""
         trace = self._recorder = self._tracing()
-        for commit in self.disk.commits[self._told :]:  # on disk, but nobody lived to tell
+        for commit in self.disk.commits[self._reported :]:  # on disk, but nobody lived to tell
             trace.on_commit(commit, self.disk.groups)
-        self._told = len(self.disk.commits)
+        self._reported = len(self.disk.commits)
         trace.follow(self.store, self.node.clock)
         self.store.on_commit(self._count)
 
     def _count(self, commit: Commit, _changed: Mapping[str, Group]) -> None:
-        self._told = commit.seq
+        self._reported = commit.seq
 
     def make_clock(self) -> Clock:
         return VirtualClock(self.at)

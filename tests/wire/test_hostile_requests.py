@@ -68,9 +68,9 @@ def throw(line: RawConnection, guest: Guest, data: bytes) -> None:
     assert guest.instance().status == 200  # asked later: by now it has been dealt with
     with contextlib.suppress(OSError):
         line.finish()
-    said = line.over()
-    assert not said or said.startswith(b"HTTP/1.1 "), said
-    assert all(int(status) < 500 for status in STATUS.findall(said)), said
+    response = line.over()
+    assert not response or response.startswith(b"HTTP/1.1 "), response
+    assert all(int(status) < 500 for status in STATUS.findall(response)), response
 
 
 def thrown(guest: Guest, data: bytes) -> None:
@@ -303,5 +303,5 @@ anything = st.recursive(
 
 @BOUNDED
 @given(anything | st.fixed_dictionaries({"StartRequests": anything}))
-def test_any_json_for_an_approval(hostile: Guest, said: object) -> None:
-    assert hostile.post(json.dumps(said).encode()).status == 400
+def test_any_json_for_an_approval(hostile: Guest, response: object) -> None:
+    assert hostile.post(json.dumps(response).encode()).status == 400

@@ -189,11 +189,11 @@ def dotnet_post(guest: Guest, version: str, body: str, *, metadata: bool = False
 
 
 def dotnet_body(document: dict[str, object], ids: list[str]) -> str:
-    said = {
+    response = {
         "DocumentIncarnation": str(document["DocumentIncarnation"]),
         "StartRequests": [{"EventId": id} for id in ids],
     }
-    return json.dumps(said, separators=(",", ":"))
+    return json.dumps(response, separators=(",", ":"))
 
 
 def test_csharp_approves_every_event_once_for_each_without_the_header_in_the_preview(

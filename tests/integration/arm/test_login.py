@@ -33,9 +33,9 @@ def service() -> Iterator[Service]:
 
 
 def log_in(service: Service, client_secret: str, **form: str) -> Response:
-    said = {"grant_type": "client_credentials", "client_secret": client_secret, **form}
+    output = {"grant_type": "client_credentials", "client_secret": client_secret, **form}
     target = f"/{TENANT}/oauth2/v2.0/token"
-    return anonymous(service, "POST", target, FORM, urlencode(said).encode())
+    return anonymous(service, "POST", target, FORM, urlencode(output).encode())
 
 
 def claims(answer: Response) -> dict[str, object]:
@@ -90,8 +90,8 @@ def test_a_token_is_exchanged_for_an_access_token_that_names_it(service: Service
     answer = log_in(service, admin.secret.text, scope="https://management/.default")
     assert answer.status == 200
     assert answer.headers["cache-control"] == "no-store"
-    said = claims(answer)
-    assert (said["appid"], said["tid"], said["aud"]) == (
+    output = claims(answer)
+    assert (output["appid"], output["tid"], output["aud"]) == (
         admin.token.id,
         TENANT,
         "https://management",
@@ -131,10 +131,10 @@ def test_one_that_was_changed_is_refused(service: Service) -> None:
     admin = token(service, "ops", Role.ADMIN)
     guest = token(service, "guest", Role.VIEWER)
     head, body, signature = log_in(service, guest.secret.text).json()["access_token"].split(".")
-    said = json.loads(base64.urlsafe_b64decode(body + "=="))
-    said["appid"] = admin.token.id
+    output = json.loads(base64.urlsafe_b64decode(body + "=="))
+    output["appid"] = admin.token.id
     log_in(service, admin.secret.text)  # so that its public key is known
-    forged = base64.urlsafe_b64encode(json.dumps(said).encode()).rstrip(b"=").decode()
+    forged = base64.urlsafe_b64encode(json.dumps(output).encode()).rstrip(b"=").decode()
     assert code(bearer(service, f"{head}.{forged}.{signature}"))[0] == 401
     none = base64.urlsafe_b64encode(b'{"alg":"none","typ":"JWT"}').rstrip(b"=").decode()
     assert code(bearer(service, f"{none}.{forged}."))[0] == 401
@@ -145,9 +145,9 @@ def test_access_tokens_cannot_be_made_from_the_state(service: Service) -> None:
     log_in(service, admin.secret.text)
     stored = service._session.node.store.registry.tokens[admin.token.id]
     jwt = pytest.importorskip("jwt")
-    said = {"appid": admin.token.id, "iat": 0, "exp": 2**40}
+    output = {"appid": admin.token.id, "iat": 0, "exp": 2**40}
     for key in (stored.digest, stored.public_key):
-        forged = jwt.encode(said, key, "HS256")
+        forged = jwt.encode(output, key, "HS256")
         assert code(bearer(service, forged))[0] == 401
 
 
@@ -266,6 +266,6 @@ def test_an_owner_cannot_make_one_that_never_ends(
     log_in(service, admin.secret.text)
     key = access_tokens._private_key(admin.secret.text)
     jwt = pytest.importorskip("jwt")
-    said = {"appid": admin.token.id, "iat": 0, **times}
-    text = jwt.encode(said, key, "EdDSA")
+    output = {"appid": admin.token.id, "iat": 0, **times}
+    text = jwt.encode(output, key, "EdDSA")
     assert code(bearer(service, text))[0] == 401

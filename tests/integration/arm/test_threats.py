@@ -39,8 +39,8 @@ def test_the_guests_socket_has_nothing_of_it(service: Service, path: str) -> Non
     service.url()
     guest = Guest(service, "jumpbox")
     for method in ("GET", "POST"):
-        said = guest.say(request(method, f"{path}?api-version=2022-12-01", METADATA, body=b"{}"))
-        assert (said.status, said.body) == (404, NOT_FOUND)
+        output = guest.say(request(method, f"{path}?api-version=2022-12-01", METADATA, body=b"{}"))
+        assert (output.status, output.body) == (404, NOT_FOUND)
 
 
 def test_an_access_token_is_nothing_to_the_control_api(service: Service) -> None:

@@ -121,8 +121,8 @@ def test_a_first_answer_that_takes_two_minutes(
 def test_started_without_scheduled(face: ClientVariant, service: Service, web: Group) -> None:
     service.faults.add("sudden", machine="web_0", times=1)
     event = web[0].restart()
-    told = [face.next(), face.next()]
-    assert [(one.kind, one.event.id) for one in told] == [
+    reported = [face.next(), face.next()]
+    assert [(one.kind, one.event.id) for one in reported] == [
         ("appeared", event.id),
         ("started", event.id),
     ]
@@ -134,8 +134,8 @@ def test_started_without_scheduled(face: ClientVariant, service: Service, web: G
 def test_scheduled_that_vanishes(face: ClientVariant, service: Service, web: Group) -> None:
     service.faults.add("vanish", machine="web_0", times=1)
     event = web[0].restart()
-    told = [face.next(), face.next()]
-    assert [(one.kind, one.event.id, one.presumed) for one in told] == [
+    reported = [face.next(), face.next()]
+    assert [(one.kind, one.event.id, one.presumed) for one in reported] == [
         ("appeared", event.id, False),
         ("withdrawn", event.id, False),
     ]

@@ -330,9 +330,9 @@ def test_a_token_in_any_other_form_is_refused(
     monkeypatch.setattr(token_attempts, "MAX_FAILED", 1_000)
     made = token(service, "alice", Role.ADMIN)
     api = Api(service.control_url)
-    for said in wrong(made):
-        refused = api.get("/v1/status", Authorization=said)
-        assert refused.status == 401, said
+    for response in wrong(made):
+        refused = api.get("/v1/status", Authorization=response)
+        assert refused.status == 401, response
         assert made.secret.text[12:] not in refused.body.decode()
     assert api.get("/v1/status", Authorization=f"bEARER  {made.secret.text}").status == 200
 
@@ -362,10 +362,10 @@ def test_repeated_wrong_tokens_are_throttled_and_logged(
         waits = guesser.get("/v1/status")
     assert waits.status == 429
     assert 0 < int(waits.headers["retry-after"]) <= token_attempts.FAILED_WINDOW + 1
-    told = [
+    reported = [
         entry for entry in logs if "authentication failed" in entry["event"] and "attempts" in entry
     ]
-    assert [entry["attempts"] for entry in told] == [1, token_attempts.MAX_FAILED]
+    assert [entry["attempts"] for entry in reported] == [1, token_attempts.MAX_FAILED]
     assert all("xxx" not in str(entry) for entry in logs)
     # Whoever has a right one is let in: a neighbour's guesses are not held against it.
     assert Api(service.control_url, other.secret.text).get("/v1/status").status == 200

@@ -33,10 +33,10 @@ def port(api: Api) -> str:
 def raw(api: Api, text: str) -> bytes:
     with socket.create_connection(("127.0.0.1", int(port(api))), 20) as connection:
         connection.sendall(text.replace("\n", "\r\n").encode("latin-1"))
-        said = b""
+        response = b""
         while block := connection.recv(65_536):
-            said += block
-    return said
+            response += block
+    return response
 
 
 def changed(service: Service) -> int:
@@ -48,8 +48,8 @@ def changed(service: Service) -> int:
     ["localhost", "LOCALHOST", "127.0.0.1", "127.9.9.9", "[::1]", NAME, NAME.upper(), f"{NAME}."],
 )
 def test_requests_for_its_own_host_names_are_answered(api: Api, host: str) -> None:
-    for said in (host, f"{host}:{port(api)}", f"{host}:1"):
-        assert api.get("/v1/status", Host=said).status == 200
+    for response in (host, f"{host}:{port(api)}", f"{host}:1"):
+        assert api.get("/v1/status", Host=response).status == 200
 
 
 @pytest.mark.parametrize(
@@ -86,11 +86,11 @@ def test_a_name_that_was_made_to_lead_here_gets_nothing(api: Api, host: str) -> 
 
 
 def test_two_hosts_are_none(api: Api) -> None:
-    said = raw(
+    response = raw(
         api,
         "GET /v1/status HTTP/1.1\nHost: localhost\nHost: evil.example\nConnection: close\n\n",
     )
-    assert said.startswith((b"HTTP/1.1 421", b"HTTP/1.1 400"))
+    assert response.startswith((b"HTTP/1.1 421", b"HTTP/1.1 400"))
 
 
 def test_an_old_program_that_names_no_host_is_answered(api: Api) -> None:
@@ -175,11 +175,11 @@ def test_a_body_without_a_content_type_is_not_read(service: Service, api: Api) -
     body = '{"type":"Reboot","machines":["web_0"]}'
     for how in (f"Content-Length: {len(body)}", "Transfer-Encoding: chunked"):
         sent = body if "Length" in how else f"{len(body):x}\n{body}\n0\n\n"
-        said = raw(
+        response = raw(
             api,
             f"POST /v1/events HTTP/1.1\nHost: localhost\nConnection: close\n{how}\n\n{sent}",
         )
-        assert said.startswith(b"HTTP/1.1 415")
+        assert response.startswith(b"HTTP/1.1 415")
     assert changed(service) == before
 
 
@@ -241,13 +241,13 @@ def test_no_other_way_of_writing_a_path_gets_past(service: Service, path: str) -
     api = Api(service.control_url)
     for site in ("cross-site", "same-site", "none"):
         # As it is on the wire: a client's library would take `//v1` for a host.
-        said = raw(
+        response = raw(
             api,
             f"GET {path} HTTP/1.1\nHost: {host}:{number}\nSec-Fetch-Site: {site}\n"
             "Connection: close\n\n",
         )
-        assert said.split(b" ")[1] == b"404"
-        assert b"use a single '/'" in said
+        assert response.split(b" ")[1] == b"404"
+        assert b"use a single '/'" in response
 
 
 @pytest.mark.parametrize("path", ["/v1/status", "/metrics", "/v2/status", "/nothing"])

@@ -177,8 +177,8 @@ def test_no_call_shows_or_changes_what_is_outside_of_the_limit(
         if name == "GET /v1/changes":
             target += "?after=0"
         answer = api.call(method, target, body)
-        said = "/".join(re.findall(r"\w+", str(body)))
-        assert leaks(scene, answer, f"{target}/{said}") == set(), name
+        response = "/".join(re.findall(r"\w+", str(body)))
+        assert leaks(scene, answer, f"{target}/{response}") == set(), name
         if name in LISTS:
             assert answer.status == 200, name
         else:

@@ -95,8 +95,10 @@ def test_a_client_of_azure_is_answered_503_and_gets_its_operation_when_it_asks_a
     apps = {node: ArmApp(node._operators_context()) for node in (leader, follower)}
 
     def call(node: Node, target: str, body: bytes = b"", **headers: str) -> Response:
-        said = {name.replace("_", "-"): value for name, value in headers.items()} | {"Host": HOST}
-        return nodes.run(exchange(apps[node], HOST, "POST", target, said, body))
+        response = {name.replace("_", "-"): value for name, value in headers.items()} | {
+            "Host": HOST
+        }
+        return nodes.run(exchange(apps[node], HOST, "POST", target, response, body))
 
     def log_in(node: Node) -> Response:
         form = {"grant_type": "client_credentials", "client_secret": ops.secret.text}

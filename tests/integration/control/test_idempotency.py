@@ -172,16 +172,16 @@ def test_a_lost_answer_is_made_again_from_the_commit(call: str) -> None:
     disk = Disk()
     with Service(SAMPLE, sockets=True, store=_Dying(disk)) as service:
         path = path.format(prepare(service))
-        told = ask(service, "POST", path, body, idempotency_key="k")
+        reported = ask(service, "POST", path, body, idempotency_key="k")
     kept = disk.keys["local", "k"]
     assert (kept.status, kept.answer) == (None, b"")  # as a process would leave it that died there
     seq = kept.seq
     with Service(SAMPLE, sockets=True, store=MemoryStore(disk)) as service:
         again = ask(service, "POST", path, body, idempotency_key="k")
-        assert again.status == told.status == OPERATIONS[call].status, again.body
+        assert again.status == reported.status == OPERATIONS[call].status, again.body
         assert again.headers["idempotency-replayed"] == "true"
-        assert _what_was_done(again) == _what_was_done(told)
-        assert again.headers.get("location") == told.headers.get("location")
+        assert _what_was_done(again) == _what_was_done(reported)
+        assert again.headers.get("location") == reported.headers.get("location")
         assert [commit.seq for commit in keyed_commits(service)] == [seq]
         third = ask(service, "POST", path, body, idempotency_key="k")
         assert third.raw == again.raw
@@ -195,10 +195,10 @@ def test_the_same_from_a_file(tmp_path: Path) -> None:
 
     path = tmp_path / "state.db"
     with Service(SAMPLE, sockets=True, store=Dying(path)) as service:
-        told = ask(service, "POST", "/v1/hosts/host-a/degrade", {}, idempotency_key="k")
+        reported = ask(service, "POST", "/v1/hosts/host-a/degrade", {}, idempotency_key="k")
     with Service(SAMPLE, sockets=True, store=SqliteStore(path)) as service:
         again = ask(service, "POST", "/v1/hosts/host-a/degrade", {}, idempotency_key="k")
-        assert (again.status, _what_was_done(again)) == (200, _what_was_done(told))
+        assert (again.status, _what_was_done(again)) == (200, _what_was_done(reported))
         assert again.headers["idempotency-replayed"] == "true"
 
 
@@ -209,9 +209,9 @@ class _Dying(MemoryStore):
         pass
 
 
-def _what_was_done(told: ApiResponse) -> object:
+def _what_was_done(reported: ApiResponse) -> object:
     """What does not change while time goes by."""
-    body = told.body
+    body = reported.body
     if "events" in body and "notes" in body and "group" not in body:
         return [one["id"] for one in body["events"]], body["notes"]
     return body.get("id") or body["name"], body.get("notes")
@@ -224,8 +224,8 @@ def test_a_key_belongs_to_one_request(service: Service) -> None:
         ("/v1/events", other),
         ("/v1/machines/web_0/restart", None),
     ):
-        told = ask(service, "POST", path, body, idempotency_key="k")
-        assert (told.status, told.body["type"]) == (422, "/docs#problem-key-reused")
+        reported = ask(service, "POST", path, body, idempotency_key="k")
+        assert (reported.status, reported.body["type"]) == (422, "/docs#problem-key-reused")
     assert len(ask(service, "GET", "/v1/events").body) == 1
 
 
@@ -259,9 +259,9 @@ def test_of_two_at_once_one_is_carried_out() -> None:
         one = threading.Thread(target=post)
         one.start()
         assert store.reached.wait(LIMIT)
-        told = ask(service, "POST", "/v1/events", SCHEDULE, idempotency_key="k")
-        assert (told.status, told.body["type"]) == (409, "/docs#problem-under-way")
-        assert told.headers["retry-after"] == "1"
+        reported = ask(service, "POST", "/v1/events", SCHEDULE, idempotency_key="k")
+        assert (reported.status, reported.body["type"]) == (409, "/docs#problem-under-way")
+        assert reported.headers["retry-after"] == "1"
         other = ask(service, "POST", "/v1/events", {**SCHEDULE, "duration": 3}, idempotency_key="k")
         assert other.status == 422
         service._session.run(store.go())
@@ -292,9 +292,9 @@ class _Slow(MemoryStore):
 
 @pytest.mark.parametrize("key", ["", "a b", "ä", "x" * 201])
 def test_a_key_that_is_none_is_refused(service: Service, key: str) -> None:
-    told = ask(service, "POST", "/v1/events", SCHEDULE, Idempotency_Key=key)
-    assert told.status == 400
-    assert "visible ASCII characters" in told.body["detail"]
+    reported = ask(service, "POST", "/v1/events", SCHEDULE, Idempotency_Key=key)
+    assert reported.status == 400
+    assert "visible ASCII characters" in reported.body["detail"]
     assert ask(service, "GET", "/v1/events").body == []
 
 
@@ -312,9 +312,9 @@ def test_a_key_that_is_none_is_refused(service: Service, key: str) -> None:
 def test_a_key_is_refused_where_it_would_have_no_effect(
     service: Service, method: str, path: str, body: object, why: str
 ) -> None:
-    told = ask(service, method, path, body, idempotency_key="k")
-    assert told.status == 400
-    assert why in told.body["detail"]
+    reported = ask(service, method, path, body, idempotency_key="k")
+    assert reported.status == 400
+    assert why in reported.body["detail"]
 
 
 def test_keys_of_different_callers_are_independent(service: Service) -> None:
@@ -327,26 +327,26 @@ def test_keys_of_different_callers_are_independent(service: Service) -> None:
     ).body
     ids = []
     for token in (made[0]["token"], bob["token"]):
-        told = ask(
+        reported = ask(
             service,
             *("POST", "/v1/events", SCHEDULE),
             authorization=f"Bearer {token}",
             idempotency_key="k",
         )
-        ids.append(told.body["id"])
+        ids.append(reported.body["id"])
     assert len(set(ids)) == 2
 
 
 def test_an_answer_is_kept_before_it_is_sent(tmp_path: Path) -> None:
     """Not beside it: whoever has been answered finds the answer there."""
     with Service(SAMPLE, sockets=True, state=tmp_path / "state.db") as service:
-        told = ask(service, "POST", "/v1/events", SCHEDULE, idempotency_key="k")
+        reported = ask(service, "POST", "/v1/events", SCHEDULE, idempotency_key="k")
         kept = service._session.run(service._session.node.store.keyed_request("local", "k"))
         assert kept is not None
-        assert (kept.status, kept.answer) == (told.status, told.raw)
+        assert (kept.status, kept.answer) == (reported.status, reported.raw)
     with Service(SAMPLE, sockets=True, state=tmp_path / "state.db") as service:
         again = ask(service, "POST", "/v1/events", SCHEDULE, idempotency_key="k")
-        assert (again.status, again.raw) == (told.status, told.raw)
+        assert (again.status, again.raw) == (reported.status, reported.raw)
 
 
 def test_a_command_whose_answer_is_lost_asks_again_and_nothing_happens_twice(
@@ -401,12 +401,15 @@ def test_a_repeated_request_returns_the_named_event_of_a_joint_maintenance(
     with Service(JOINT, sockets=True, store=_Dying(disk)) as service:
         made = ask(service, "POST", "/v1/hosts/shared/maintain", {"mode": "Reboot"}).body["events"]
         path = f"/v1/events/{made[which]['id']}/{verb}"
-        told = ask(service, "POST", path, idempotency_key="k")
-        assert told.body["id"] == made[which]["id"]
+        reported = ask(service, "POST", path, idempotency_key="k")
+        assert reported.body["id"] == made[which]["id"]
     with Service(JOINT, sockets=True, store=MemoryStore(disk)) as service:
         again = ask(service, "POST", path, idempotency_key="k")
         assert (again.status, again.headers["idempotency-replayed"]) == (200, "true")
-        assert (again.body["id"], again.body["group"]) == (told.body["id"], told.body["group"])
+        assert (again.body["id"], again.body["group"]) == (
+            reported.body["id"],
+            reported.body["group"],
+        )
 
 
 class _Full(MemoryStore):

@@ -271,12 +271,12 @@ def test_the_documented_labels_are_those_there_are(service: Service) -> None:
     ):
         names = set(re.findall(r'(\w+)="', labels)) - {"le"}
         found.setdefault(name, set()).update(names)
-    said = {
+    response = {
         name: set(labels.split(",")) - {""}
         for name, labels in re.findall(r"^\| `(forewarn_\w+)\{([a-z_,]*)\}` \|", text, re.M)
     }
     # There are no tables [[notify]], and no driver reports machines.
     not_here = ("forewarn_notify_", "forewarn_machines_differing")
     assert {n: names for n, names in found.items() if n.startswith("forewarn_") and names} == {
-        name: labels for name, labels in said.items() if not name.startswith(not_here)
+        name: labels for name, labels in response.items() if not name.startswith(not_here)
     }

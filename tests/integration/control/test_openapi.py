@@ -178,13 +178,13 @@ class _Page(HTMLParser):
 
 
 def test_the_page_is_whole_and_loads_nothing(service: Service, document: Any) -> None:
-    told = ask(service, "GET", "/docs")
-    assert told.headers["content-type"].startswith("text/html")
-    policy = told.headers["content-security-policy"]
+    reported = ask(service, "GET", "/docs")
+    assert reported.headers["content-type"].startswith("text/html")
+    policy = reported.headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "script" not in policy
     docs = _Page()
-    docs.feed(told.raw.decode())
+    docs.feed(reported.raw.decode())
     assert not {"script", "link", "img", "iframe", "form"} & docs.tags
     assert len(docs.ids) == len(set(docs.ids))
     inside = {link[1:] for link in docs.links if link.startswith("#") and len(link) > 1}

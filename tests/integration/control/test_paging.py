@@ -39,10 +39,10 @@ def service() -> Iterator[Service]:
 
 def pages(service: Service, target: str) -> Iterator[list[Any]]:
     for _ in range(100):
-        told = ask(service, "GET", target)
-        assert told.status == 200, told.body
-        yield told.body
-        target = told.next
+        reported = ask(service, "GET", target)
+        assert reported.status == 200, reported.body
+        yield reported.body
+        target = reported.next
         if not target:
             return
     raise AssertionError("it leads round in circles")
@@ -121,9 +121,9 @@ def test_tokens_come_in_pages_too(service: Service) -> None:
     whole = [one["id"] for one in ask(service, "GET", "/v1/tokens", authorization=bearer).body]
     found, target = [], "/v1/tokens?limit=3"
     while target:
-        told = ask(service, "GET", target, authorization=bearer)
-        found += [one["id"] for one in told.body]
-        target = told.next
+        reported = ask(service, "GET", target, authorization=bearer)
+        found += [one["id"] for one in reported.body]
+        target = reported.next
     assert found == whole
     assert len(whole) == 4
 
@@ -331,9 +331,9 @@ def test_events_by(service: Service) -> None:
 def test_a_filter_that_cannot_be_meant_is_refused(
     service: Service, target: str, status: int, says: str
 ) -> None:
-    told = ask(service, "GET", target)
-    assert told.status == status
-    assert says in told.body["detail"]
+    reported = ask(service, "GET", target)
+    assert reported.status == status
+    assert says in reported.body["detail"]
 
 
 def test_the_history_leads_to_its_next_page(service: Service) -> None:
@@ -342,10 +342,10 @@ def test_the_history_leads_to_its_next_page(service: Service) -> None:
     found: list[int] = []
     target = "/v1/history?limit=4&what=raised"
     while target:
-        told = ask(service, "GET", target)
-        found += [record["seq"] for record in told.body["records"]]
-        assert bool(told.next) == bool(told.body["next"])
-        target = told.next
+        reported = ask(service, "GET", target)
+        found += [record["seq"] for record in reported.body["records"]]
+        assert bool(reported.next) == bool(reported.body["next"])
+        target = reported.next
     assert len(found) == len(set(found)) == 6
     assert found == sorted(found, reverse=True)
 

@@ -66,8 +66,8 @@ def test_a_resource_that_the_caller_has_is_not_sent_again(service: Service, thin
     path = THINGS[thing](service)
     first = ask(service, "GET", path)
     etag = first.headers["etag"]
-    for said in (etag, f'"other", {etag}', f"W/{etag}", "*"):
-        answer = ask(service, "GET", path, if_none_match=said)
+    for response in (etag, f'"other", {etag}', f"W/{etag}", "*"):
+        answer = ask(service, "GET", path, if_none_match=response)
         assert (answer.status, answer.raw, answer.headers["etag"]) == (304, b"", etag)
     answer = ask(service, "GET", path, if_none_match=MADE_UP)
     assert (answer.status, answer.raw) == (200, first.raw)
@@ -177,8 +177,8 @@ def test_the_tag_is_compared_inside_the_transaction(
     etag = tag(service, "/v1/groups/web")
     asked = preconditions.precondition_of
 
-    async def meanwhile(*said: Any) -> Any:
-        made = await asked(*said)
+    async def meanwhile(*response: Any) -> Any:
+        made = await asked(*response)
         await service._session.node.platform.set_policy(
             "web", lambda policy: type(policy)(user_event_limit=7), "somebody"
         )

@@ -24,11 +24,11 @@ def service() -> Iterator[Service]:
         yield service
 
 
-def is_problem(told: ApiResponse, kind: str) -> dict[str, object]:
+def is_problem(reported: ApiResponse, kind: str) -> dict[str, object]:
     found = problems.BY_NAME[kind]
-    assert told.headers["content-type"] == "application/problem+json"
-    body: dict[str, object] = told.body
-    assert told.status == body["status"] == found.status
+    assert reported.headers["content-type"] == "application/problem+json"
+    body: dict[str, object] = reported.body
+    assert reported.status == body["status"] == found.status
     assert body["type"] == f"/docs#problem-{kind}"
     assert body["title"] == found.title
     assert body["detail"]
@@ -57,42 +57,42 @@ def is_problem(told: ApiResponse, kind: str) -> dict[str, object]:
 def test_every_refusal_has_a_kind(
     service: Service, method: str, target: str, raw: bytes, kind: str
 ) -> None:
-    told = ask(service, method, target, raw=raw)
-    body = is_problem(told, kind)
-    assert body["instance"] == f"urn:uuid:{told.headers['x-request-id']}"
+    reported = ask(service, method, target, raw=raw)
+    body = is_problem(reported, kind)
+    assert body["instance"] == f"urn:uuid:{reported.headers['x-request-id']}"
 
 
 def test_a_form_is_no_json(service: Service) -> None:
-    told = ask(
+    reported = ask(
         service,
         *("POST", "/v1/events"),
         raw=b"type=Reboot",
         Content_Type="application/x-www-form-urlencoded",
     )
-    is_problem(told, "media-type")
+    is_problem(reported, "media-type")
 
 
 def test_the_methods_that_there_are_are_named(service: Service) -> None:
-    told = ask(service, "PUT", "/v1/events")
-    assert set(told.headers["allow"].split(", ")) == {"GET", "POST", "OPTIONS"}
-    told = ask(service, "OPTIONS", "/v1/events")
-    assert set(told.headers["allow"].split(", ")) == {"GET", "POST", "OPTIONS"}
+    reported = ask(service, "PUT", "/v1/events")
+    assert set(reported.headers["allow"].split(", ")) == {"GET", "POST", "OPTIONS"}
+    reported = ask(service, "OPTIONS", "/v1/events")
+    assert set(reported.headers["allow"].split(", ")) == {"GET", "POST", "OPTIONS"}
 
 
 def test_problems_have_suggestions_and_pointers(service: Service) -> None:
-    told = ask(service, "GET", "/v1/machines/web_00")
-    assert told.body["did_you_mean"] == "web_0"
-    told = ask(service, "GET", "/v1/machines?labels=x")
-    assert told.body["did_you_mean"] == "label"
-    told = ask(service, "PUT", "/v1/fleet", raw=b"hosts: []\ngruops: []\n")
-    assert (told.body["line"], told.body["did_you_mean"]) == (2, "groups")
+    reported = ask(service, "GET", "/v1/machines/web_00")
+    assert reported.body["did_you_mean"] == "web_0"
+    reported = ask(service, "GET", "/v1/machines?labels=x")
+    assert reported.body["did_you_mean"] == "label"
+    reported = ask(service, "PUT", "/v1/fleet", raw=b"hosts: []\ngruops: []\n")
+    assert (reported.body["line"], reported.body["did_you_mean"]) == (2, "groups")
     body = {"type": "Reboot", "machines": ["web_0", 7]}
-    told = ask(service, "POST", "/v1/events", body)
-    (error,) = told.body["errors"]
+    reported = ask(service, "POST", "/v1/events", body)
+    (error,) = reported.body["errors"]
     assert error["pointer"] == "/machines/1"
     assert "Expected `str`, got `int`" in error["detail"]
-    told = ask(service, "GET", "/v1/machines?limit=0")
-    assert told.body["errors"] == [{"pointer": "limit", "detail": "Expected `int` >= 1"}]
+    reported = ask(service, "GET", "/v1/machines?limit=0")
+    assert reported.body["errors"] == [{"pointer": "limit", "detail": "Expected `int` >= 1"}]
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_problems_have_suggestions_and_pointers(service: Service) -> None:
 )
 def test_a_body_is_taken_at_its_word(service: Service, field: str, value: object) -> None:
     body = {"type": "Reboot", "machines": ["web_0"], field: value}
-    told = ask(service, "POST", "/v1/events", body)
-    assert is_problem(told, "invalid")["errors"]
+    reported = ask(service, "POST", "/v1/events", body)
+    assert is_problem(reported, "invalid")["errors"]
     assert ask(service, "GET", "/v1/events").body == []
 
 
@@ -113,9 +113,9 @@ def test_a_failure_of_the_service_reveals_nothing(
         raise RuntimeError("the secret of it")
 
     monkeypatch.setattr(machines, "machine_tag", broken)
-    told = ask(service, "GET", "/v1/machines/web_0")
-    is_problem(told, "failed")
-    assert b"secret" not in told.raw
+    reported = ask(service, "GET", "/v1/machines/web_0")
+    is_problem(reported, "failed")
+    assert b"secret" not in reported.raw
 
 
 def test_a_change_that_could_not_be_stored_did_not_happen(
@@ -125,8 +125,8 @@ def test_a_change_that_could_not_be_stored_did_not_happen(
         raise StoreFailed("no space left")
 
     monkeypatch.setattr(Writer, "commit", failing)
-    told = ask(service, "POST", "/v1/machines/web_0/restart", idempotency_key="k")
-    assert "no space left" in str(is_problem(told, "not-stored")["detail"])
+    reported = ask(service, "POST", "/v1/machines/web_0/restart", idempotency_key="k")
+    assert "no space left" in str(is_problem(reported, "not-stored")["detail"])
     monkeypatch.undo()
     assert ask(service, "POST", "/v1/machines/web_0/restart", idempotency_key="k").status == 200
 
@@ -135,8 +135,8 @@ def test_data_that_is_no_http_is_refused_with_a_problem(service: Service) -> Non
     parts = urlsplit(service.control_url)
     with socket.create_connection((parts.hostname or "", parts.port or 0), 20) as raw:
         raw.sendall(b"nonsense\r\n\r\n")
-        said = b"".join(iter(lambda: raw.recv(65_536), b""))
-    head, _, body = said.partition(b"\r\n\r\n")
+        response = b"".join(iter(lambda: raw.recv(65_536), b""))
+    head, _, body = response.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ")
     assert b"content-type: application/problem+json" in head
     assert json.loads(body)["type"] == "/docs#problem-invalid"

@@ -40,11 +40,11 @@ def operations(service: Service) -> list[tuple[str, str, dict[str, Any]]]:
     return found
 
 
-def refusal(told: ApiResponse) -> str:
-    assert told.status == 400, told
-    assert told.headers["content-type"] == "application/problem+json"
-    assert told.body["type"] == "/docs#problem-invalid"
-    return str(told.body["detail"])
+def refusal(reported: ApiResponse) -> str:
+    assert reported.status == 400, reported
+    assert reported.headers["content-type"] == "application/problem+json"
+    assert reported.body["type"] == "/docs#problem-invalid"
+    return str(reported.body["detail"])
 
 
 def chunked(service: Service, method: str, path: str, body: bytes) -> bytes:
@@ -103,8 +103,8 @@ def test_an_unknown_parameter_is_refused_by_every_call(
 ) -> None:
     for method, path, _ in operations:
         if path.startswith("/v1/"):
-            told = ask(service, method, f"{path}?nonsense=1")
-            assert "no parameter 'nonsense'" in refusal(told), (method, path)
+            reported = ask(service, method, f"{path}?nonsense=1")
+            assert "no parameter 'nonsense'" in refusal(reported), (method, path)
 
 
 def test_every_body_refuses_unknown_keys(
@@ -131,16 +131,16 @@ def test_every_body_refuses_unknown_keys(
         for content in entry.get("requestBody", {}).get("content", {}).values():
             look(content["schema"])
     assert len(seen) > 10
-    told = ask(service, "POST", "/v1/events", {"type": "Reboot", "machines": ["web_0"], "x": 1})
-    assert "unknown field `x`" in refusal(told)
+    reported = ask(service, "POST", "/v1/events", {"type": "Reboot", "machines": ["web_0"], "x": 1})
+    assert "unknown field `x`" in refusal(reported)
 
 
 def test_a_call_without_a_body_is_carried_out(service: Service) -> None:
     web_0 = "/v1/machines/web_0"
     ask(service, "POST", "/v1/groups/web/disable")
     assert ask(service, "POST", f"{web_0}/restart").status in (200, 201)
-    told = ask(service, "POST", f"{web_0}/restart", raw=b"")
-    assert told.status in (200, 201), json.loads(told.raw)
+    reported = ask(service, "POST", f"{web_0}/restart", raw=b"")
+    assert reported.status in (200, 201), json.loads(reported.raw)
 
 
 @pytest.mark.parametrize(

@@ -66,13 +66,13 @@ def test_a_session_has_the_permissions_of_its_token(service: Service, admin: Api
     browser = Browser(service, admin)
     assert "HttpOnly" in browser.set_cookie
     assert "SameSite=Strict" in browser.set_cookie
-    said = browser.call("GET", "/v1/session").json()
-    types = {type["name"]: type for type in said["event_types"]}
+    response = browser.call("GET", "/v1/session").json()
+    types = {type["name"]: type for type in response["event_types"]}
     assert [*types] == [type.value for type in EventType]
     for trait in ("by_user", "host_maintenance", "relocates", "deletes"):
         having = [name for name, type in types.items() if type[trait]]
         assert having == [t.value for t in EventType if getattr(t.traits, trait)]
-    assert said | {"expires_at": "", "operations": [], "event_types": []} == {
+    assert response | {"expires_at": "", "operations": [], "event_types": []} == {
         "name": "alice",
         "role": "admin",
         "limited": False,
@@ -261,7 +261,7 @@ def test_the_state_does_not_contain_the_cookie(tmp_path: Path) -> None:
 
 
 def test_without_tokens_no_login_is_needed(service: Service) -> None:
-    said = Api(service.control_url).get("/v1/session").json()
-    assert (said["name"], said["needs_token"]) == ("operator", False)
+    response = Api(service.control_url).get("/v1/session").json()
+    assert (response["name"], response["needs_token"]) == ("operator", False)
     answer = Api(service.control_url).post("/v1/session")
     assert "set-cookie" not in answer.headers

@@ -88,8 +88,8 @@ async def _waiting(service: Service) -> int:
 
 
 def wait_for(tag: str = "", *headers: str, **parameters: str) -> bytes:
-    said = {"etag": tag.replace('"', "%22"), **parameters} if tag else parameters
-    query = "&".join(f"{name.replace('_', '-')}={value}" for name, value in said.items())
+    response = {"etag": tag.replace('"', "%22"), **parameters} if tag else parameters
+    query = "&".join(f"{name.replace('_', '-')}={value}" for name, value in response.items())
     return request("GET", f"{WAIT}?{query}", METADATA, *headers)
 
 
@@ -126,10 +126,10 @@ def test_a_wait_without_a_known_tag_is_answered_at_once(
     group = groups.enabled()
     an_event(group)
     for query in ({}, {"etag": "0"}, {"etag": "%22%22"}):
-        said = group[1].say(wait_for(api_version=version, timeout="5m", **query))
-        assert same(said, group[1].get(version))
-        assert said.status == 200
-        assert {"date", "server", "x-ms-request-id", "etag"} <= set(said.names)
+        response = group[1].say(wait_for(api_version=version, timeout="5m", **query))
+        assert same(response, group[1].get(version))
+        assert response.status == 200
+        assert {"date", "server", "x-ms-request-id", "etag"} <= set(response.names)
 
 
 def test_a_wait_without_a_version_is_answered_with_the_newest(groups: Groups) -> None:
@@ -144,10 +144,10 @@ def test_a_wait_with_the_current_tag_is_answered_when_the_document_changes(
     group = groups.enabled()
     with waits(group[1], api_version=version) as line:
         id = an_event(group)
-        said = line.answer()
-        assert said.status == 200
-        assert [event["EventId"] for event in said.json()["Events"]] == [id]
-        assert same(said, group[1].get(version))
+        response = line.answer()
+        assert response.status == 200
+        assert [event["EventId"] for event in response.json()["Events"]] == [id]
+        assert same(response, group[1].get(version))
         assert send_poll(line).status == 200, "the line is kept"
 
 
@@ -173,9 +173,9 @@ def test_when_the_time_is_up_the_answer_is_304(groups: Groups, timeout: str) -> 
     tag = guest.get().header("etag")
     with guest.line() as line:
         for _ in range(2):
-            said = send_poll(line, wait_for(tag, timeout=timeout))
-            assert said.line == "HTTP/1.1 304 Not Modified"
-            assert same(said, guest.get(NEWEST, f"If-None-Match: {tag}"))
+            response = send_poll(line, wait_for(tag, timeout=timeout))
+            assert response.line == "HTTP/1.1 304 Not Modified"
+            assert same(response, guest.get(NEWEST, f"If-None-Match: {tag}"))
 
 
 def test_a_wait_across_an_approval_shows_that_the_event_has_started(groups: Groups) -> None:
@@ -277,8 +277,8 @@ def test_a_wait_with_connection_close_is_answered_and_closed(groups: Groups) -> 
     group = groups.enabled()
     with waits(group[0], "Connection: close") as line:
         an_event(group)
-        said = line.answer()
-        assert (said.status, said.header("connection"), line.over()) == (200, "close", b"")
+        response = line.answer()
+        assert (response.status, response.header("connection"), line.over()) == (200, "close", b"")
 
 
 # Who has gone, or goes.
@@ -323,8 +323,8 @@ def test_a_machine_that_is_deleted_while_it_waits_is_not_found(
     group[0].approve(id)
     with waits(group[2]) as gone, waits(group[0]) as stays:
         service.clock.advance("1m")
-        said = gone.answer()
-        assert (said.status, said.body) == (404, NOT_FOUND)
+        response = gone.answer()
+        assert (response.status, response.body) == (404, NOT_FOUND)
         assert stays.answer().json()["Events"] == []
 
 
@@ -348,9 +348,9 @@ def test_a_waiting_machine_keeps_its_group_enabled(groups: Groups, service: Serv
     an_event(group)
     with waits(group[0]) as line:
         service.disable(group.name)
-        said = line.answer()
-        assert (said.status, said.json()["DocumentIncarnation"]) == (200, 1)
-        assert len(said.json()["Events"]) == 1
+        response = line.answer()
+        assert (response.status, response.json()["DocumentIncarnation"]) == (200, 1)
+        assert len(response.json()["Events"]) == 1
 
 
 def test_a_wait_with_the_tag_of_the_first_document_is_not_answered_with_it(
@@ -380,9 +380,9 @@ def test_all_waits_are_answered_when_the_service_stops(
         lines = [stack.enter_context(waits(guest)) for guest in group.guests]
         stop.start()
         for line in lines:
-            said = line.answer()
-            assert (said.status, said.body) == (500, STOPPING)
-            assert said.header("connection") == "close"
+            response = line.answer()
+            assert (response.status, response.body) == (500, STOPPING)
+            assert response.header("connection") == "close"
             assert line.over() == b""
     stop.join()
     assert service._session.node.endpoint.extensions.waits._waiting == {}
@@ -393,8 +393,8 @@ def test_all_waits_are_answered_when_the_service_stops(
 
 def test_a_wait_enables_its_group(groups: Groups, service: Service) -> None:
     group = groups.unpolled()
-    said = group[0].say(wait_for("anything", timeout="0"))
-    assert (said.status, said.body) == (200, b'{"DocumentIncarnation":1,"Events":[]}')
+    response = group[0].say(wait_for("anything", timeout="0"))
+    assert (response.status, response.body) == (200, b'{"DocumentIncarnation":1,"Events":[]}')
     assert service._session.node.store.groups[group.name].enabled
 
 
@@ -481,13 +481,13 @@ def time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Guard time in a test's hands, and how often the sweep has come by, which it does oftener."""
     seen, log_hits = [1_000.0, 0.0], EndpointCounts.log_hits
 
-    def told(counts: EndpointCounts, now: float) -> None:
+    def reported(counts: EndpointCounts, now: float) -> None:
         log_hits(counts, now)
         seen[1] += 1
 
     monkeypatch.setattr(guard, "monotonic", lambda: seen[0])
     monkeypatch.setattr(serve, "SWEEP_EVERY", 0.01)
-    monkeypatch.setattr(EndpointCounts, "log_hits", told)
+    monkeypatch.setattr(EndpointCounts, "log_hits", reported)
     return seen
 
 
@@ -534,8 +534,8 @@ def test_waits_are_throttled_and_still_signs_of_life(front: bool, time: list[flo
         guest = Guest(service, "web0_0")
         assert guest.say(wait_for()).status == 200
         service.clock.advance(3_600)
-        said = guest.say(wait_for())
-        assert (said.status, said.body) == (429, THROTTLED)
+        response = guest.say(wait_for())
+        assert (response.status, response.body) == (429, THROTTLED)
         assert (
             service._session.node.poll_index.seen("web0")
             == service._session.node.writer.now().served
@@ -549,15 +549,15 @@ def test_a_body_is_not_larger_than_any_other(groups: Groups) -> None:
     id = an_event(group)
     for target in (f"PUT {READY}/{id}", f"GET {WAIT}"):
         method, _, path = target.partition(" ")
-        said = group[0].say(request(method, path, METADATA, "Content-Length: 65537"))
-        assert (said.status, said.header("connection")) == (413, "close")
+        response = group[0].say(request(method, path, METADATA, "Content-Length: 65537"))
+        assert (response.status, response.header("connection")) == (413, "close")
 
 
 # What is refused, and that nothing leaks.
 
 
 @pytest.mark.parametrize(
-    ("said", "status"),
+    ("response", "status"),
     [
         (request("PUT", WAIT), 405),
         (request("HEAD", WAIT), 405),
@@ -574,14 +574,14 @@ def test_a_body_is_not_larger_than_any_other(groups: Groups) -> None:
     ],
 )
 def test_a_wrong_wait_is_refused_as_on_the_endpoint_and_enables_no_group(
-    groups: Groups, service: Service, said: bytes, status: int
+    groups: Groups, service: Service, response: bytes, status: int
 ) -> None:
     group = groups.unpolled()
-    answer = group[0].say(said, to_head=said.startswith(b"HEAD"))
+    answer = group[0].say(response, to_head=response.startswith(b"HEAD"))
     assert answer.status == status
     assert {"date", "server", "x-ms-request-id", "content-type"} <= set(answer.names)
     if status == 405:
-        assert answer.header("allow") == ("GET, PUT" if b"ready" in said else "GET")
+        assert answer.header("allow") == ("GET, PUT" if b"ready" in response else "GET")
     if status == 404:
         assert answer.body == NOT_FOUND
     assert not service._session.node.store.groups[group.name].enabled
@@ -591,9 +591,9 @@ def test_a_wrong_wait_is_refused_as_on_the_endpoint_and_enables_no_group(
 def test_a_caller_that_is_no_machine_finds_nothing(front: bool) -> None:
     with known_by_source(Service(fleet_of(1), sockets=True, front=front)) as service:
         place = Guest(service, "web0_0").place
-        for said in (wait_for(), request("GET", f"{READY}/X", METADATA), request("PUT", WAIT)):
+        for response in (wait_for(), request("GET", f"{READY}/X", METADATA), request("PUT", WAIT)):
             with RawConnection(place, source="127.9.9.9") as line:
-                answer = send_poll(line, said)
+                answer = send_poll(line, response)
             assert (answer.status, answer.body) == (404, NOT_FOUND)
         with waits(Guest(service, "web0_0")) as line:
             service.schedule("Reboot", "web0_1")
@@ -608,13 +608,13 @@ def put(guest: Guest, id: str, body: bytes = b"") -> RawResponse:
 
 
 def readiness(guest: Guest, id: str) -> Any:
-    said = guest.say(request("GET", f"{READY}/{id}", METADATA))
-    assert said.status == 200, said
-    return said.json()
+    response = guest.say(request("GET", f"{READY}/{id}", METADATA))
+    assert response.status == 200, response
+    return response.json()
 
 
 def ready(guest: Guest, id: str) -> list[str]:
-    return [said["Machine"] for said in readiness(guest, id)["Ready"]]
+    return [response["Machine"] for response in readiness(guest, id)["Ready"]]
 
 
 def test_readiness_is_reported_by_a_machine_and_seen_by_its_group(
@@ -625,17 +625,17 @@ def test_readiness_is_reported_by_a_machine_and_seen_by_its_group(
     first, third = group.names(0, 2)
     assert readiness(group[3], id) == {"EventId": id, "Ready": [], "Waiting": [first, third]}
     at = service.clock.now.strftime("%a, %d %b %Y %H:%M:%S GMT")
-    said = put(group[2], id.lower(), b'{"ready": true, "note": "drained"}')
-    assert said.status == 200
+    response = put(group[2], id.lower(), b'{"ready": true, "note": "drained"}')
+    assert response.status == 200
     assert (
-        said.body
+        response.body
         == (
             f'{{"EventId":"{id}","Ready":[{{"Machine":"{third}","At":"{at}","Note":"drained"}}],'
             f'"Waiting":["{first}"]}}'
         ).encode()
     )
     for guest in group.guests:
-        assert readiness(guest, id) == said.json()
+        assert readiness(guest, id) == response.json()
     assert put(group[0], id).json()["Waiting"] == []
     assert ready(group[1], id) == [third, first]
 
@@ -643,18 +643,18 @@ def test_readiness_is_reported_by_a_machine_and_seen_by_its_group(
 def test_a_machine_that_an_event_does_not_affect_may_report_readiness(groups: Groups) -> None:
     group = groups.enabled()
     id = an_event(group, 0)
-    said = put(group[1], id).json()
-    assert [word["Machine"] for word in said["Ready"]] == [group[1].name]
-    assert said["Waiting"] == [group[0].name]
+    response = put(group[1], id).json()
+    assert [word["Machine"] for word in response["Ready"]] == [group[1].name]
+    assert response["Waiting"] == [group[0].name]
 
 
 def test_readiness_can_be_withdrawn(groups: Groups) -> None:
     group = groups.enabled()
     id = an_event(group)
     put(group[0], id)
-    said = put(group[0], id, b'{"ready": false}')
-    assert (said.status, said.json()["Ready"]) == (200, [])
-    assert said.json()["Waiting"] == [group[0].name]
+    response = put(group[0], id, b'{"ready": false}')
+    assert (response.status, response.json()["Ready"]) == (200, [])
+    assert response.json()["Waiting"] == [group[0].name]
 
 
 def test_the_same_report_twice_is_one_and_another_replaces_it(
@@ -692,8 +692,8 @@ def test_readiness_may_be_reported_for_an_event_that_has_started(groups: Groups)
 
 def nothing_there(guest: Guest, id: str) -> None:
     for method in ("GET", "PUT"):
-        said = guest.say(request(method, f"{READY}/{id}", METADATA))
-        assert (said.status, said.body) == (404, NOT_FOUND), method
+        response = guest.say(request(method, f"{READY}/{id}", METADATA))
+        assert (response.status, response.body) == (404, NOT_FOUND), method
 
 
 def test_readiness_for_an_event_that_a_group_is_not_shown_is_not_found(
@@ -746,9 +746,9 @@ def test_readiness_is_no_sign_of_life(groups: Groups, service: Service) -> None:
 def test_a_malformed_report_is_refused_and_changes_nothing(groups: Groups, body: bytes) -> None:
     group = groups.enabled()
     id = an_event(group)
-    said = put(group[0], id, body.replace(b"%b", b"a" * (MAX_READY_NOTE + 1)))
-    assert said.status == 400
-    assert REASONED.fullmatch(said.body)
+    response = put(group[0], id, body.replace(b"%b", b"a" * (MAX_READY_NOTE + 1)))
+    assert response.status == 400
+    assert REASONED.fullmatch(response.body)
     assert ready(group[0], id) == []
 
 
@@ -756,8 +756,8 @@ def test_a_note_may_be_long_and_in_any_language(groups: Groups) -> None:
     group = groups.enabled()
     id = an_event(group)
     note = "ö\\u0000" + "界" * (MAX_READY_NOTE - 2)
-    said = put(group[0], id, f'{{"note":"{note}"}}'.encode())
-    assert said.json()["Ready"][0]["Note"] == note.replace("\\u0000", "\ufffd")
+    response = put(group[0], id, f'{{"note":"{note}"}}'.encode())
+    assert response.json()["Ready"][0]["Note"] == note.replace("\\u0000", "\ufffd")
 
 
 @WAYS
@@ -769,10 +769,10 @@ def test_readiness_survives_a_restart(tmp_path: Path, front: bool) -> None:
         group = Group(first, "web0")
         group[0].get()
         id = an_event(group, 0, 2)
-        said = put(group[0], id, b'{"note":"drained"}')
+        response = put(group[0], id, b'{"note":"drained"}')
     with service() as second:
         after = Group(second, "web0")[1].say(request("GET", f"{READY}/{id}", METADATA))
-        assert after.body == said.body
+        assert after.body == response.body
 
 
 class Disk(MemoryStore):
@@ -830,10 +830,10 @@ def test_a_machine_postpones_an_event_for_its_group_within_the_policy(
     platform = service._session.node.platform
     service._session.run(platform.set_policy(group.name, lambda _: allowed, "test"))
     with waits(group[2]) as line:
-        said = postpone(group[1], id.lower(), later)
-        assert (said.status, said.json()) == (200, {"EventId": id, "NotBefore": later})
+        response = postpone(group[1], id.lower(), later)
+        assert (response.status, response.json()) == (200, {"EventId": id, "NotBefore": later})
         assert line.answer().json()["Events"][0]["NotBefore"] == later
-    assert postpone(group[1], id, later).body == said.body
+    assert postpone(group[1], id, later).body == response.body
     again = postpone(group[1], id, rfc1123(before + 50 * 60))
     assert (again.status, "postponed once" in again.json()["error"]) == (409, True)
     assert postpone(group[0], id, "soon").status == 400
@@ -843,19 +843,19 @@ def test_a_machine_postpones_an_event_for_its_group_within_the_policy(
 def test_a_wait_without_a_socket_waits_as_well() -> None:
     with Service(fleet_of(1)) as service:
         tag = service.get("web0_0").headers["etag"]
-        said: list[int] = []
+        response: list[int] = []
 
         def wait() -> None:
             target = f"{WAIT}?timeout=5m&etag={tag.strip(chr(34))}"
             answer = service.request("web0_0", "GET", target, {"Metadata": "true"})
-            said.append(answer.json()["DocumentIncarnation"])
+            response.append(answer.json()["DocumentIncarnation"])
 
         thread = threading.Thread(target=wait)
         thread.start()
         until(lambda: waiting(service) == 1)
         service.schedule("Reboot", "web0_0")
         thread.join(LIMIT)
-        assert said == [2]
+        assert response == [2]
 
 
 def test_the_judge_has_nothing_against_a_life_of_waiting(tmp_path: Path) -> None:
@@ -880,8 +880,8 @@ def test_the_judge_has_nothing_against_a_life_of_waiting(tmp_path: Path) -> None
         with waits(group[2]) as line:
             service.clock.advance("1h")
             line.answer()
-        for said in (request("PUT", WAIT), wait_for(timeout="no"), put_too_much(id)):
-            group[0].say(said)
+        for response in (request("PUT", WAIT), wait_for(timeout="no"), put_too_much(id)):
+            group[0].say(response)
         with waits(group[3]) as line:
             service.disable("web0")
             line.answer()

@@ -83,14 +83,14 @@ class Guard:
 def time() -> Iterator[Guard]:
     time, log_hits = Guard(), EndpointCounts.log_hits
 
-    def told(counts: EndpointCounts, now: float) -> None:
+    def reported(counts: EndpointCounts, now: float) -> None:
         log_hits(counts, now)
         time.sweeps += 1
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(guard, "monotonic", time)
         patch.setattr(serve, "SWEEP_EVERY", 0.01)
-        patch.setattr(EndpointCounts, "log_hits", told)
+        patch.setattr(EndpointCounts, "log_hits", reported)
         yield time
 
 
@@ -164,15 +164,15 @@ def test_a_silent_connection_is_idle(service: Service, guest: Guest, time: Guard
 
 
 @pytest.mark.parametrize("kept", [False, True])
-@pytest.mark.parametrize("said", [GET[:1], GET[:-1], b"PROPF", b"\r\n"])
+@pytest.mark.parametrize("sent", [GET[:1], GET[:-1], b"PROPF", b"\r\n"])
 def test_a_head_takes_ten_seconds_from_its_first_byte(
-    service: Service, guest: Guest, other: Guest, time: Guard, kept: bool, said: bytes
+    service: Service, guest: Guest, other: Guest, time: Guard, kept: bool, sent: bytes
 ) -> None:
     with guest.line() as line:
         if kept:
             send_poll(line)
             time.wind(60)
-        line.send(said)
+        line.send(sent)
         accepted(service)
         assert asked_long(other).status == 200  # by now it has been read
         time.wind(LIMITS.head_timeout - 1)
@@ -289,7 +289,7 @@ HEADS = {
 def test_a_head_has_sixteen_kibibytes(
     service: Service, guest: Guest, other: Guest, what: str, pieces: int
 ) -> None:
-    def said(line: RawConnection, data: bytes) -> None:
+    def send_in_pieces(line: RawConnection, data: bytes) -> None:
         step = -(-len(data) // pieces)
         for at in range(0, len(data), step):
             with contextlib.suppress(OSError):
@@ -297,10 +297,10 @@ def test_a_head_has_sixteen_kibibytes(
             asked_long(other)
 
     with guest.line() as line, hit(service):
-        said(line, HEADS[what](LIMITS.max_head - 1_000))
+        send_in_pieces(line, HEADS[what](LIMITS.max_head - 1_000))
         assert line.answer().status == 200
     with guest.line() as line, hit(service, "max_head"):
-        said(line, HEADS[what](LIMITS.max_head + 200))
+        send_in_pieces(line, HEADS[what](LIMITS.max_head + 200))
         answer = line.answer()
         assert (answer.status, answer.header("connection")) == (400, "close")
 

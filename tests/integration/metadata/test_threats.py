@@ -70,8 +70,8 @@ def put_ready(guest: Guest, id: str, note: str) -> RawResponse:
 def test_the_guests_socket_has_nothing_of_the_control_api(
     service: Service, method: str, path: str
 ) -> None:
-    said = Guest(service, "web0_0").say(request(method, path, METADATA, body=b"{}"))
-    assert (said.status, said.body) == (404, NOT_FOUND)
+    response = Guest(service, "web0_0").say(request(method, path, METADATA, body=b"{}"))
+    assert (response.status, response.body) == (404, NOT_FOUND)
 
 
 def test_the_id_of_an_event_cannot_be_guessed(service: Service) -> None:
@@ -110,9 +110,9 @@ def test_a_guest_that_changes_its_mind_without_end_is_held_to_its_rate(
         assert guest.get().status == 200
         event = service.schedule("Reboot", "web0_0")
         before = service._session.node.store.seq
-        said = [put_ready(guest, event.id, f"{n}") for n in range(50)]
-        assert [answer.status for answer in said] == [200] * 4 + [429] * 46
-        assert {answer.body for answer in said[4:]} == {THROTTLED}
+        response = [put_ready(guest, event.id, f"{n}") for n in range(50)]
+        assert [answer.status for answer in response] == [200] * 4 + [429] * 46
+        assert {answer.body for answer in response[4:]} == {THROTTLED}
         assert service._session.node.store.seq == before + 4
         assert put_ready(Guest(service, "web0_1"), event.id, "well").status == 200
 
@@ -262,8 +262,8 @@ def test_no_text_of_a_user_reaches_the_command_line_of_a_program(tmp_path: Path)
         assert guest.approve(event.id).status == 200
         service._session.settle()
         assert guest.statuses() == {}
-    said = set(Path(f"{carry}.said").read_text().splitlines())
-    assert said == {
+    response = set(Path(f"{carry}.said").read_text().splitlines())
+    assert response == {
         "argument=check",
         "argument=perform",
         "FOREWARN_VERB=check",
@@ -279,8 +279,8 @@ def test_no_text_of_a_user_reaches_the_command_line_of_a_program(tmp_path: Path)
         "FOREWARN_FENCE=5",
         f"FOREWARN_SERVICE_PID={os.getpid()}",
     }
-    told = Path(f"{carry}.told").read_text()
-    assert "web0_0" in told
-    tasks = [json.loads(line) for line in told.splitlines()]
+    reported = Path(f"{carry}.told").read_text()
+    assert "web0_0" in reported
+    tasks = [json.loads(line) for line in reported.splitlines()]
     assert {(task["description"], task["note"]) for task in tasks} == {(prose, "")}
     assert not (tmp_path / "pwned").exists()

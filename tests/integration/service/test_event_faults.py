@@ -236,10 +236,10 @@ def test_a_vanishing_event_is_shown_before_it_is_withdrawn_in_the_trace(service:
     service.faults.add("vanish", times=1)
     service.restart("web_0")
     service.get("web_0")
-    told = [
+    reported = [
         line.get("move", line["kind"]) for line in lines if line["kind"] in ("event", "exchange")
     ]
-    assert told == ["raise", "exchange", "withdraw"]
+    assert reported == ["raise", "exchange", "withdraw"]
 
 
 def test_the_trace_has_the_bytes_on_the_wire_and_the_fault(

@@ -91,10 +91,10 @@ def test_check_command_prints_each_finding_and_fails_if_one_is_a_problem(
     argv = [sys.executable, "-m", "forewarn", "agent", "--config", str(config), "check", "--json"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT)
     assert (done.returncode, done.stderr) == (1, "")
-    said = json.loads(done.stdout)
-    assert said["usable"] is False
+    output = json.loads(done.stdout)
+    assert output["usable"] is False
     assert {"grade": "problem", "about": "hook gone"}.items() <= next(
-        one for one in said["findings"] if one["grade"] == "problem"
+        one for one in output["findings"] if one["grade"] == "problem"
     ).items()
 
 

@@ -56,14 +56,14 @@ def test_the_first_machine_approves_when_all_are_ready(
     web = three(service)
     event = service.schedule("Reboot", "web_2", "web_0", "web_1")
     first, second = (begun(lives, tmp_path / m.name, m.url) for m in (web["web_2"], web["web_0"]))
-    until(lambda: first.told("ready") and second.told("ready"), "both are ready")
+    until(lambda: first.reported("ready") and second.reported("ready"), "both are ready")
     assert event.status == "Scheduled"
     third = begun(lives, tmp_path / "web_1", web["web_1"].url)
     until(lambda: event.status == "Started", "it is approved")
     assert event.approved_by == event.resources[0]
     assert set(event.ready) == {"web_0", "web_1", "web_2"}
     listed = {"web_2": first, "web_0": second, "web_1": third}
-    until(lambda: listed[event.resources[0]].told("approved"), "it says so")
+    until(lambda: listed[event.resources[0]].reported("approved"), "it says so")
 
 
 def test_the_next_machine_approves_if_the_first_is_dead(
@@ -73,7 +73,7 @@ def test_the_next_machine_approves_if_the_first_is_dead(
     event = service.schedule("Reboot", "web_0", "web_1")
     web[0].report_ready(event)  # and dies
     second = begun(lives, tmp_path / "web_1", web[1].url)
-    until(lambda: second.told("all ready"), "all are ready")
+    until(lambda: second.reported("all ready"), "all are ready")
     assert event.status == "Scheduled"
     service.clock.advance("6s")
     service.schedule("Freeze", "web_2")  # with which everybody sees what time it is
@@ -87,13 +87,13 @@ def test_a_machine_that_is_never_ready_delays_others_only_until_not_before(
     web = three(service)
     event = service.schedule("Reboot", "web_0", "web_1")
     first = begun(lives, tmp_path / "web_0", web[0].url)
-    until(lambda: first.told("ready"), "it is ready")
+    until(lambda: first.reported("ready"), "it is ready")
     service.clock.advance("14m50s")
     assert event.status == "Scheduled"
     service.clock.advance("10s")
     assert event.status == "Started"
     assert event.approved_by is None
-    until(lambda: first.told("event started"), "the agent goes on")
+    until(lambda: first.reported("event started"), "the agent goes on")
 
 
 class _WithoutUs(BaseHTTPRequestHandler):
@@ -104,22 +104,22 @@ class _WithoutUs(BaseHTTPRequestHandler):
 
     def _pass_on(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        status, headers, said = 404, {}, b""
+        status, headers, output = 404, {}, b""
         if not self.path.startswith("/forewarn/"):
             place = urlsplit(self.behind)
             line = http.client.HTTPConnection(place.hostname or "", place.port)
             passed = {k: v for k, v in self.headers.items() if k.lower() != "host"}
             line.request(self.command, self.path, body or None, passed)
             answer = line.getresponse()
-            status, said = answer.status, answer.read()
+            status, output = answer.status, answer.read()
             headers = {k: v for k, v in answer.getheaders() if k.lower() in ("etag", "date")}
             line.close()
         self.send_response_only(status)
-        for key, value in {**headers, "Content-Length": str(len(said))}.items():
+        for key, value in {**headers, "Content-Length": str(len(output))}.items():
             if status != 304 or key != "Content-Length":
                 self.send_header(key, value)
         self.end_headers()
-        self.wfile.write(said)
+        self.wfile.write(output)
 
     do_GET = do_POST = do_PUT = _pass_on  # noqa: N815
 
@@ -152,7 +152,10 @@ def test_machines_coordinate_through_a_shared_directory_without_extensions(
         until(lambda: event.status == "Started", "it is approved")
         assert event.approved_by == "web_0"
         event.finish()
-        until(lambda: first.told("event handled") and second.told("event handled"), "all is done")
+        until(
+            lambda: first.reported("event handled") and second.reported("event handled"),
+            "all is done",
+        )
         until(lambda: not list(shared.iterdir()), "nothing of it is left")
         first.end()
         second.end()
@@ -165,7 +168,7 @@ def test_the_agent_reports_that_machines_cannot_coordinate(
     event = service.schedule("Reboot", "web_0", "web_1")
     with elsewhere(web[0].url) as zero:
         first = begun(lives, tmp_path / "web_0", zero)
-        (trouble,) = until(lambda: first.told("problem"), "it says so")
+        (trouble,) = until(lambda: first.reported("problem"), "it says so")
         assert "[agent] shared" in trouble["why"]
         assert event.status == "Scheduled"
         first.end()

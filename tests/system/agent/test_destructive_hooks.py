@@ -75,13 +75,13 @@ def test_each_stage_is_run_once_whatever_a_hook_does_to_the_state(
     async def scenario() -> None:
         async with AgentLoop(state, hook) as running:
             running.client.queue.put_nowait((event(),))
-            (ended,) = await running.told("hook ended")
+            (ended,) = await running.reported("hook ended")
             assert (ended["stage"], ended["outcome"], ended["code"]) == ("prepare", "ended", 3)
-            await running.told("hook given up")
+            await running.reported("hook given up")
         async with AgentLoop(state, hook) as running:
             running.client.queue.put_nowait(())
-            await running.told("event handled")
-            (ended,) = await running.told("hook ended")
+            await running.reported("event handled")
+            (ended,) = await running.reported("hook ended")
             assert (ended["stage"], ended["ok"]) == ("undo", True)
         assert (tmp_path / "effects").read_text().split() == ["prepare", "undo"]
         assert not list(state.glob("hooks/*"))
@@ -105,12 +105,12 @@ def test_a_run_whose_record_is_removed_is_not_begun_again_while_it_is_at_work(
                 until, lambda: effects.exists() and list(state.glob("cases/*/runs/*/begun"))
             )
             running.client.queue.put_nowait((event(), event("E2", type="Freeze")))
-            await running.told("event seen", 2)
+            await running.reported("event seen", 2)
         async with AgentLoop(state, hook) as running:
             running.client.queue.put_nowait((event(),))
-            await running.told("event ended")
+            await running.reported("event ended")
             gate.write_text("go on\n")
-            (ended,) = await running.told("hook ended")
+            (ended,) = await running.reported("hook ended")
             assert ended["code"] == 3
         assert effects.read_text().split() == ["prepare"]
 

@@ -74,11 +74,11 @@ def test_a_hook_gets_the_event_and_a_directory_of_its_own(
     assert event.approved_by == "contract"
     event.finish()
     until(bench.closed, "it is done")
-    said = json.loads((tmp_path / "stdin").read_text())
-    left = said.pop("seconds_left")
+    output = json.loads((tmp_path / "stdin").read_text())
+    left = output.pop("seconds_left")
     assert 50 < left <= 60
     when = "2027-01-15T08:15:00Z"
-    assert said == {
+    assert output == {
         "hook": "hook",
         "stage": "prepare",
         "attempt": 1,
@@ -115,7 +115,9 @@ def test_a_hook_gets_the_event_and_a_directory_of_its_own(
         f"FOREWARN_SECONDS_LEFT={int(left)}",
         "FOREWARN_KEPT=yes",
     }
-    assert life.told("hook ended")[0]["output"] == room.partition("=")[2], "that is where it runs"
+    assert life.reported("hook ended")[0]["output"] == room.partition("=")[2], (
+        "that is where it runs"
+    )
 
 
 def test_a_hanging_command_delays_no_other_and_is_stopped_when_its_event_is_over(
@@ -156,7 +158,7 @@ def test_commands_continue_while_no_agent_runs_and_are_adopted_by_the_next(
     until(lambda: bench.has("prepare begun"), "it has begun")
     assert life.end()["status"] == 0
     again = ended.begin(bench.config)
-    until(lambda: again.told("identity")[1:], "the second is there")
+    until(lambda: again.reported("identity")[1:], "the second is there")
     again.end()
     gate.write_text("go on\n")
     until(lambda: bench.has("prepare ended"), "it ends, with no agent at all")
@@ -174,7 +176,7 @@ def test_an_event_that_ended_while_no_agent_ran_is_undone_by_its_own_hooks(
     bench.says(f"{RULE}[hook.hook]\n{EVERY_STAGE}\n")
     event = machine.schedule("Reboot")
     life = ended.begin(bench.config)
-    until(lambda: life.told("hook ended"), "it is prepared")
+    until(lambda: life.reported("hook ended"), "it is prepared")
     life.end()
     event.cancel()
     bench.says("")
@@ -246,10 +248,10 @@ def test_preparing_begins_a_lead_time_before_not_before(
     bench.says(f'{RULE}when = "5m"\n[hook.hook]\n{EVERY_STAGE}\n')
     life = ended.begin(bench.config)
     event = machine.schedule("Reboot")
-    until(lambda: life.told("event seen"), "it is seen")
+    until(lambda: life.reported("event seen"), "it is seen")
     service.clock.advance("9m59s")
     other = machine.schedule("Freeze")
-    until(lambda: life.told("event seen")[1:], "the other is seen")
+    until(lambda: life.reported("event seen")[1:], "the other is seen")
     assert bench.effects() == []
     service.clock.advance("2s")
     until(lambda: bench.effects() == ["hook prepare"], "its time has come")
@@ -267,16 +269,18 @@ def test_a_dry_run_reports_hooks_without_running_them(
     bench.says(f'{RULE}approve = "when-done"\n[hook.hook]\n{EVERY_STAGE}\n')
     life = ended.begin(bench.config, dry=True)
     event = machine.schedule("Reboot")
-    until(lambda: life.told("would approve"), "it would approve")
+    until(lambda: life.reported("would approve"), "it would approve")
     event.cancel()
-    until(lambda: life.told("event handled"), "it is over")
+    until(lambda: life.reported("event handled"), "it is over")
     assert event.status == "Withdrawn"
     assert event.approved_by is None
     assert bench.effects() == []
     assert not (tmp_path / "state").exists()
-    said = [(line["stage"], line["command"][0]) for line in life.told("would run")]
-    assert said == [("prepare", "sh"), ("undo", "sh"), ("withdrawn", "sh")]
-    assert not life.told("approved") + life.told("hook started") + life.told("hook ended")
+    output = [(line["stage"], line["command"][0]) for line in life.reported("would run")]
+    assert output == [("prepare", "sh"), ("undo", "sh"), ("withdrawn", "sh")]
+    assert (
+        not life.reported("approved") + life.reported("hook started") + life.reported("hook ended")
+    )
 
 
 def test_the_command_becomes_the_agent_and_a_second_one_is_refused(

@@ -93,9 +93,9 @@ def ran(agent: RunningAgent, hook: str, stage: str, outcome: str) -> float:
 
 def test_a_healthy_agent_reports_healthy_and_ready(agent: RunningAgent) -> None:
     assert agent.get("/healthz")[0] == 200
-    status, said = agent.get("/readyz")
+    status, output = agent.get("/readyz")
     assert status == 200
-    assert set(json.loads(said)["parts"].values()) == {"ok"}
+    assert set(json.loads(output)["parts"].values()) == {"ok"}
     found = agent.metrics()
     assert found["forewarn_agent_healthy"] == found["forewarn_agent_ready"] == 1
     assert found["process_resident_memory_bytes"] > 0
@@ -129,7 +129,7 @@ def test_status_and_metrics_follow_an_event_to_its_end(
     assert found['forewarn_agent_events_seen_total{source="Platform",type="Reboot"}'] == 1
     assert found["forewarn_agent_undo_pending"] == found["forewarn_agent_undo_given_up"] == 0
 
-    failed = [one for one in agent.told() if one.get("hook") == "bad" and "code" in one]
+    failed = [one for one in agent.reported() if one.get("hook") == "bad" and "code" in one]
     assert [(one["level"], one["code"]) for one in failed] == [("warning", 3)]
     assert "no use" in failed[0]["output"]
 
@@ -184,11 +184,11 @@ async def faced(see: Callable[[], AgentStatus] = lambda: PICTURE) -> AsyncIterat
     face = StatusServer(see, AgentHealth(lambda: STANDING, None), AgentMetrics())
     await face.listen(parse_listen("127.0.0.1:0"))
 
-    async def ask(said: bytes) -> bytes:
+    async def ask(output: bytes) -> bytes:
         where = face.address
         reader, writer = await asyncio.open_connection(where.host, where.port)
         try:
-            writer.write(said)
+            writer.write(output)
             return await reader.read()
         except ConnectionError:
             return b""
@@ -206,7 +206,7 @@ def get(path: str = "/healthz", method: str = "GET", *more: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("said", "status"),
+    ("output", "status"),
     [
         (get(), b"200 OK"),
         (get("/status?pretty"), b"200 OK"),
@@ -219,10 +219,10 @@ def get(path: str = "/healthz", method: str = "GET", *more: str) -> bytes:
     ],
     ids=["all right", "with a query", "HEAD", "elsewhere", "POST", "too long", "TLS", "no host"],
 )
-def test_a_wrong_request_is_answered_with_what_is_expected(said: bytes, status: bytes) -> None:
+def test_a_wrong_request_is_answered_with_what_is_expected(output: bytes, status: bytes) -> None:
     async def asked() -> bytes:
         async with faced() as ask:
-            return await ask(said)
+            return await ask(output)
 
     answer = asyncio.run(asked())
     assert answer.startswith(b"HTTP/1.1 " + status)

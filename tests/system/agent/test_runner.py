@@ -50,8 +50,8 @@ def run(directory: Path, script: str, **more: Any) -> dict[str, Any]:
 def test_the_runner_records_the_result_of_its_command(tmp_path: Path) -> None:
     result = run(tmp_path, "cat; echo $FOREWARN_HOOK $FOREWARN_SECONDS_LEFT; echo no >&2; exit 7")
     assert (result["outcome"], result["code"]) == ("ended", 7)
-    said = (tmp_path / "output").read_text().splitlines()
-    assert said == ['{"hook":"hook","seconds_left":58.0}', "hook 58", "no"]
+    printed = (tmp_path / "output").read_text().splitlines()
+    assert printed == ['{"hook":"hook","seconds_left":58.0}', "hook 58", "no"]
 
 
 def test_a_command_that_died_of_a_signal_has_failed(tmp_path: Path) -> None:

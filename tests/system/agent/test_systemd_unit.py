@@ -78,13 +78,13 @@ def test_the_agent_unit_has_the_documented_exposure_level(directory: Path) -> No
 
 
 def test_the_agent_unit_agrees_with_the_shipped_configuration() -> None:
-    said = service()
+    output = service()
     config = read(DEPLOY / "agent.toml")
     assert config.warnings == ()
-    assert str(config.state) == f"/var/lib/{said['StateDirectory'].split()[0]}"
-    assert said["Environment"] == f"TMPDIR=/var/lib/{said['StateDirectory'].split()[1]}"
-    assert said["ExecStart"] == f"/usr/bin/forewarn agent --config {DEFAULT_CONFIG}"
-    assert said["User"] in (DEPLOY / "sysusers.conf").read_text()
+    assert str(config.state) == f"/var/lib/{output['StateDirectory'].split()[0]}"
+    assert output["Environment"] == f"TMPDIR=/var/lib/{output['StateDirectory'].split()[1]}"
+    assert output["ExecStart"] == f"/usr/bin/forewarn agent --config {DEFAULT_CONFIG}"
+    assert output["User"] in (DEPLOY / "sysusers.conf").read_text()
     assert {rule.approve for rule in config.rules} == {"never"}  # nothing is done unless one says
 
 
@@ -134,9 +134,9 @@ def test_the_agent_works_within_the_sandbox_of_its_unit(tmp_path: Path) -> None:
         event = machine.restart()
         until(lambda: event.status == "Started")  # both are done, and it is approved
         assert drained.exists()
-        told = (tmp_path / "env").read_text()
+        reported = (tmp_path / "env").read_text()
         for name in ("NOTIFY_SOCKET", "WATCHDOG_"):
-            assert name not in told
+            assert name not in reported
         fleet.clock.advance("30m")
         until(lambda: agent.metrics()["forewarn_agent_cases"] == 0)
         assert not drained.exists()

@@ -63,14 +63,14 @@ def typed(service: Service, *words: str | Path) -> Result:
     return CliRunner().invoke(app, [*map(str, words), "--url", service.control_url])
 
 
-def said(service: Service, *words: str | Path) -> str:
+def response(service: Service, *words: str | Path) -> str:
     result = typed(service, *words)
     assert result.exit_code == 0, result.output
     return result.stdout
 
 
-def told(service: Service, *words: str | Path) -> Any:
-    return json.loads(said(service, *words, "--json"))
+def reported(service: Service, *words: str | Path) -> Any:
+    return json.loads(response(service, *words, "--json"))
 
 
 def asked(service: Service, method: str, path: str, body: str | None = None) -> tuple[int, Any]:
@@ -86,11 +86,11 @@ def asked(service: Service, method: str, path: str, body: str | None = None) -> 
 
 def test_applying_twice_changes_nothing(service: Service, file: Path) -> None:
     file.write_text(FLEET + "  - {name: more, kind: standalone, machines: [{name: more}]}\n")
-    lines = said(service, "apply", file).splitlines()
+    lines = response(service, "apply", file).splitlines()
     assert lines[:-1] == ["+ group more", "+ machine more in more"]
     assert lines[-1] == "1 group added, 1 machine added"
     seq = service._session.node.store.seq
-    assert said(service, "apply", file) == "nothing to change\n"
+    assert response(service, "apply", file) == "nothing to change\n"
     assert service._session.node.store.seq == seq
 
 
@@ -99,31 +99,31 @@ def test_a_new_machine_is_answered_at_once_and_others_keep_their_addresses(
 ) -> None:
     url = service.url("web_0")
     file.write_text(FLEET.replace("- {name: web_0", "- {name: web_7}\n      - {name: web_0"))
-    said(service, "apply", file)
+    response(service, "apply", file)
     assert service.url("web_0") == url
     assert service.get("web_7").status == 200
-    assert told(service, "machine", "show", "web_7")["metadata_url"] == service.url("web_7")
+    assert reported(service, "machine", "show", "web_7")["metadata_url"] == service.url("web_7")
 
 
 def test_a_plan_shows_fields_and_changes_nothing(service: Service, file: Path) -> None:
     seq = service._session.node.store.seq
     file.write_text(FLEET.replace("host: a}", "host: b, spot: true}"))
-    page = said(service, "apply", file, "--plan")
+    page = response(service, "apply", file, "--plan")
     (changed,) = (line for line in page.splitlines() if line.startswith("~ machine web_0 "))
     assert changed.endswith(": host: a → b, spot: False → True")
     assert "would be: 1 machine changed" in page
-    assert told(service, "apply", file, "--plan")["planned"] is True
+    assert reported(service, "apply", file, "--plan")["planned"] is True
     assert service._session.node.store.seq == seq
 
 
 def test_moving_a_machine_to_a_failed_host_is_a_warning(service: Service, file: Path) -> None:
-    said(service, "host", "fail", "b", "--yes")
+    response(service, "host", "fail", "b", "--yes")
     file.write_text(FLEET.replace("host: a}", "host: b}"))
-    (warning,) = told(service, "apply", file, "--plan")["warnings"]
+    (warning,) = reported(service, "apply", file, "--plan")["warnings"]
     assert warning.startswith("host 'b' ")
     assert "web_0" in warning
     assert f"note: {warning}" in typed(service, "apply", file).stderr
-    assert told(service, "apply", file)["warnings"] == []  # nothing to change, nothing to say
+    assert reported(service, "apply", file)["warnings"] == []  # nothing to change, nothing to say
 
 
 def test_an_error_names_file_line_and_field_and_nothing_changes(
@@ -158,7 +158,7 @@ def test_removing_a_machine_with_an_event_is_refused_unless_forced(
 ) -> None:
     event = service.schedule("Reboot", "web_1")
     file.write_text(FLEET.replace("      - {name: web_1, host: b, labels: {ring: canary}}\n", ""))
-    plan = said(service, "apply", file, "--plan")
+    plan = response(service, "apply", file, "--plan")
     assert re.search(rf"^conflict: machine 'web_1' .*: Reboot {event.id}", plan, re.M)
     refused = typed(service, "apply", file)
     assert refused.exit_code == 1
@@ -166,7 +166,7 @@ def test_removing_a_machine_with_an_event_is_refused_unless_forced(
     assert event.id in refused.stderr
     assert "--force" in refused.stderr
     assert service.get("web_1").status == 200
-    assert "- machine web_1 " in said(service, "apply", file, "--force")
+    assert "- machine web_1 " in response(service, "apply", file, "--force")
     assert typed(service, "machine", "show", "web_1").exit_code == 1
 
 
@@ -175,15 +175,15 @@ def test_a_machine_moves_to_another_group_with_its_address(service: Service, fil
     file.write_text(
         FLEET.replace("name: jump\n    kind: standalone", "name: two\n    kind: availability-set")
     )
-    page = said(service, "apply", file)
+    page = response(service, "apply", file)
     assert "> machine jump from jump to two" in page
     assert service.url("jump") == url
-    assert told(service, "machine", "show", "jump")["group"] == "two"
+    assert reported(service, "machine", "show", "jump")["group"] == "two"
 
 
 def test_labels_select_machines_and_groups(service: Service) -> None:
     def names(*words: str) -> list[str]:
-        return [one["name"] for one in told(service, *words)]
+        return [one["name"] for one in reported(service, *words)]
 
     assert names("machine", "list", "--label", "ring=canary") == ["web_1"]
     assert names("machine", "list", "--label", "tier=web,!ring") == ["web_0"]
@@ -203,7 +203,7 @@ def test_a_fleet_read_from_the_service_can_be_applied_unchanged(
     assert [group["name"] for group in shown["groups"]] == ["web", "jump"]
     path = tmp_path / "back.json"
     path.write_text(json.dumps(shown))
-    assert said(service, "apply", path) == "nothing to change\n"
+    assert response(service, "apply", path) == "nothing to change\n"
 
 
 def test_the_schema_comes_with_the_command_and_from_the_service(service: Service) -> None:
@@ -233,7 +233,7 @@ def test_groups_hosts_and_machines_are_put_and_deleted_through_the_api(service: 
 
 def test_a_group_put_alone_keeps_the_place_it_has(service: Service, file: Path) -> None:
     file.write_text("location: north\nresource_group: prod\n" + FLEET)
-    told(service, "apply", file)
+    reported(service, "apply", file)
     group = "kind: standalone\nmachines: [{name: jump, spot: true}]"
     status, found = asked(service, "PUT", "/v1/groups/jump", group)
     assert (status, found["groups"]["changed"], found["machines"]["changed"]) == (200, 0, 1)

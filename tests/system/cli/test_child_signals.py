@@ -33,9 +33,9 @@ HANG_UP = 1 << (signal.SIGHUP - 1)
 ON_A_TERMINAL = sum(1 << (n - 1) for n in (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU))
 
 
-def masks(said: str) -> list[int]:
+def masks(output: str) -> list[int]:
     """What is blocked and ignored; beyond 31 are those of the C library."""
-    return [int(line.split()[1], 16) & 0x7FFF_FFFF for line in said.splitlines()]
+    return [int(line.split()[1], 16) & 0x7FFF_FFFF for line in output.splitlines()]
 
 
 @pytest.fixture(scope="module")

@@ -51,14 +51,14 @@ def typed(service: Service, *words: str) -> Result:
     return CliRunner().invoke(app, [*words, "--url", service.control_url])
 
 
-def told(service: Service, *words: str) -> Any:
+def reported(service: Service, *words: str) -> Any:
     result = typed(service, *words, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
 
 def test_machine_list_has_the_metadata_url_of_each_machine(shared: Service) -> None:
-    machines = told(shared, "machine", "list")
+    machines = reported(shared, "machine", "list")
     assert len(machines) == 11
     first = machines[0]
     assert (first["name"], first["group"]) == ("jumpbox", "jumpbox")
@@ -91,12 +91,12 @@ def test_every_listing_is_available_as_text_and_as_json(
     assert page.exit_code == 0
     assert page.stdout
     assert "{" not in page.stdout
-    told(shared, *words)
+    reported(shared, *words)
 
 
 def test_an_event_from_schedule_to_its_end(service: Service) -> None:
     service.get("web_0")
-    event = told(
+    event = reported(
         service,
         *("event", "schedule", "Freeze", "web_0", "web_2", "--notice", "20m"),
         *("--description", "Host server is undergoing maintenance.", "--duration", "9"),
@@ -107,29 +107,29 @@ def test_an_event_from_schedule_to_its_end(service: Service) -> None:
     explained = typed(service, "event", "explain", event["id"]).stdout
     assert "- notice: " in explained
     assert "seen by web_1" in explained
-    approved = told(service, "event", "approve", event["id"][:8], "--yes")
+    approved = reported(service, "event", "approve", event["id"][:8], "--yes")
     assert approved["status"] == "Started"
-    told(service, "clock", "advance", "5m")
-    over = told(service, "event", "show", event["id"])
+    reported(service, "clock", "advance", "5m")
+    over = reported(service, "event", "show", event["id"])
     assert (over["status"], over["ending"]) == ("Finished", "carried out")
-    assert told(service, "event", "list") == []
-    assert [e["id"] for e in told(service, "event", "list", "--all")] == [event["id"]]
+    assert reported(service, "event", "list") == []
+    assert [e["id"] for e in reported(service, "event", "list", "--all")] == [event["id"]]
 
 
 def test_the_type_and_machines_may_be_options_too(service: Service) -> None:
-    event = told(service, "event", "schedule", "--type", "freeze", "--machines", "web_0,web_2")
+    event = reported(service, "event", "schedule", "--type", "freeze", "--machines", "web_0,web_2")
     assert (event["type"], event["machines"]) == ("Freeze", ["web_0", "web_2"])
 
 
 def test_an_absolute_time(service: Service) -> None:
     words = ("event", "schedule", "Reboot", "web_0", "--not-before", "2027-01-16T00:00:00Z")
-    assert told(service, *words)["not_before"] == "2027-01-16T00:00:00Z"
+    assert reported(service, *words)["not_before"] == "2027-01-16T00:00:00Z"
 
 
 def test_restart_and_redeploy_raise_events_of_source_user(service: Service) -> None:
     service.get("sql-0")
     for verb, type in (("restart", "Reboot"), ("redeploy", "Redeploy")):
-        event = told(service, "machine", verb, "sql-0")
+        event = reported(service, "machine", verb, "sql-0")
         assert (event["type"], event["source"]) == (type, "User")
         assert (event["status"], event["duration"]) == ("Scheduled", -1)
 
@@ -138,7 +138,7 @@ def test_a_restart_in_a_group_that_is_not_enabled_is_unannounced(service: Servic
     result = typed(service, "machine", "restart", "sql-1")
     assert "not enabled" in result.stderr
     assert "unannounced" in result.stderr
-    (event,) = told(service, "event", "list", "--group", "sql")
+    (event,) = reported(service, "event", "list", "--group", "sql")
     assert (event["status"], event["unannounced"], event["listed"]) == ("Started", True, False)
     service.get("sql-1")
     assert "Started, unannounced" in typed(service, "event", "list").stdout
@@ -149,24 +149,24 @@ def test_a_restart_in_a_group_that_is_not_enabled_is_unannounced(service: Servic
 
 def test_cancel_withdraws(service: Service) -> None:
     service.get("web_0")
-    event = told(service, "event", "schedule", "Reboot", "web_0")
-    assert told(service, "event", "cancel", event["id"])["status"] == "Withdrawn"
+    event = reported(service, "event", "schedule", "Reboot", "web_0")
+    assert reported(service, "event", "cancel", event["id"])["status"] == "Withdrawn"
     assert service.document("web_0")["Events"] == []
 
 
 def test_a_group_can_be_disabled_on_request(service: Service) -> None:
     service.get("web_0")
-    assert told(service, "group", "show", "web")["enabled"] is True
-    assert told(service, "group", "disable", "web")["enabled"] is False
+    assert reported(service, "group", "show", "web")["enabled"] is True
+    assert reported(service, "group", "disable", "web")["enabled"] is False
     assert service.document("web_0")["DocumentIncarnation"] == 1
 
 
 def test_an_evicted_machine_is_listed_as_gone_and_can_be_restored(service: Service) -> None:
-    told(service, "event", "schedule", "Preempt", "web_2")
-    told(service, "clock", "advance", "2m")
-    assert told(service, "machine", "show", "web_2")["gone"] == "evicted"
+    reported(service, "event", "schedule", "Preempt", "web_2")
+    reported(service, "clock", "advance", "2m")
+    assert reported(service, "machine", "show", "web_2")["gone"] == "evicted"
     assert service.get("web_2").status == 404
-    assert told(service, "machine", "restore", "web_2")["gone"] == ""
+    assert reported(service, "machine", "restore", "web_2")["gone"] == ""
     assert service.get("web_2").status == 200
 
 
@@ -205,18 +205,21 @@ def test_an_evicted_machine_is_listed_as_gone_and_can_be_restored(service: Servi
 def test_a_refused_command_prints_one_line_and_changes_nothing(
     shared: Service, words: str, says: str
 ) -> None:
-    before = told(shared, "event", "list", "--all"), told(shared, "machine", "list")
+    before = reported(shared, "event", "list", "--all"), reported(shared, "machine", "list")
     result = typed(shared, *words.split())
     assert result.exit_code == 1
     assert result.stdout == ""
     assert says in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
-    assert (told(shared, "event", "list", "--all"), told(shared, "machine", "list")) == before
+    assert (
+        reported(shared, "event", "list", "--all"),
+        reported(shared, "machine", "list"),
+    ) == before
 
 
 def test_an_event_that_is_over_can_be_neither_approved_nor_cancelled(service: Service) -> None:
-    event = told(service, "event", "schedule", "Reboot", "web_0")
-    told(service, "event", "cancel", event["id"])
+    event = reported(service, "event", "schedule", "Reboot", "web_0")
+    reported(service, "event", "cancel", event["id"])
     for verb in ("approve", "cancel"):
         result = typed(service, "event", verb, event["id"])
         assert result.exit_code == 1
@@ -244,36 +247,36 @@ def test_wrong_usage_is_exit_code_2(shared: Service, words: str) -> None:
 
 
 def test_a_group_that_is_no_more_keeps_its_past_events(service: Service) -> None:
-    event = told(service, "event", "schedule", "Reboot", "jumpbox")
-    told(service, "event", "cancel", event["id"])
+    event = reported(service, "event", "schedule", "Reboot", "jumpbox")
+    reported(service, "event", "cancel", event["id"])
     client = ControlClient(service.control_url)
     fleet = client.apply(b"groups: [{name: g, kind: standalone, machines: [{name: m}]}]")
     assert fleet.groups.removed
-    past = told(service, "event", "list", "--group", "jumpbox", "--all")
+    past = reported(service, "event", "list", "--group", "jumpbox", "--all")
     assert [one["id"] for one in past] == [event["id"]]
     assert "no group 'jumpbox'" in typed(service, "event", "list", "--group", "jumpbox").stderr
 
 
 def test_lists_and_single_objects_show_the_same_fields(service: Service) -> None:
     for machine in ("web_0", "web_2", "jumpbox"):
-        told(service, "event", "schedule", "Reboot", machine)
-    host = next(host["name"] for host in told(service, "host", "list") if host["machines"])
-    told(service, "host", "maintain", host)
+        reported(service, "event", "schedule", "Reboot", machine)
+    host = next(host["name"] for host in reported(service, "host", "list") if host["machines"])
+    reported(service, "host", "maintain", host)
     for what in ("machine", "host"):
-        listed = told(service, what, "list")
+        listed = reported(service, what, "list")
         assert any(one["events"] for one in listed)
-        assert listed == [told(service, what, "show", one["name"]) for one in listed]
+        assert listed == [reported(service, what, "show", one["name"]) for one in listed]
 
 
 HOSTILE = "a\x1b[2J\nb\x9bc\u202ed"
 
 
 def test_control_characters_in_texts_are_escaped(service: Service) -> None:
-    event = told(service, "event", "schedule", "Reboot", "web_0", "--description", HOSTILE)
+    event = reported(service, "event", "schedule", "Reboot", "web_0", "--description", HOSTILE)
     assert event["description"] == HOSTILE
-    told(service, "event", "cancel", event["id"])
-    host = told(service, "host", "list")[0]["name"]
-    told(service, "host", "degrade", host, "--note", HOSTILE)
+    reported(service, "event", "cancel", event["id"])
+    host = reported(service, "host", "list")[0]["name"]
+    reported(service, "host", "degrade", host, "--note", HOSTILE)
     pages = ["event show " + event["id"], "host show " + host, "history"]
     shown = [typed(service, *page.split()).output for page in pages]
     assert all(r"a\x1b[2J\nb\x9bc\u202ed" in page for page in shown)
@@ -349,11 +352,11 @@ def test_dev_is_found_by_other_commands_and_prints_every_visible_change(tmp_path
     run("clock", "advance", "30m")
     assert run("event", "list") == []
     assert dev.stop() == 0
-    said = "".join(dev.stderr)
-    assert "curl -H Metadata:true 'http://127.0.1.9:" in said
+    printed = "".join(dev.stderr)
+    assert "curl -H Metadata:true 'http://127.0.1.9:" in printed
     for status in ("Scheduled", "Started", "Finished"):
-        assert f"{status} Reboot of web_0" in said
-    assert re.search("Freeze of web_1 .*operator, .*wait", said)
+        assert f"{status} Reboot of web_0" in printed
+    assert re.search("Freeze of web_1 .*operator, .*wait", printed)
     assert list((tmp_path / "forewarn").iterdir()) == []
 
 
@@ -382,10 +385,10 @@ def test_a_sped_up_service_prints_its_speed_and_warns_of_short_notices(tmp_path:
     result = CliRunner().invoke(app, ["event", "schedule", "Preempt", "web_2", "--url", control])
     assert "notice is only" in result.stderr
     assert dev.stop() == 0
-    said = "".join(dev.stderr)
-    assert "speed 60: " in said
-    assert "Preempt has only 0.5 s" in said
-    assert "Reboot has only" not in said
+    printed = "".join(dev.stderr)
+    assert "speed 60: " in printed
+    assert "Preempt has only 0.5 s" in printed
+    assert "Reboot has only" not in printed
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,8 @@ def run(*argv: str, env: dict[str, str] | None = None) -> Any:
 def findings(**settings: Any) -> list[str]:
     """With what is wrong marked as such."""
     addresses = {"metadata": "127.0.0.1:0", "control": "127.0.0.1:0"}
-    said = LoadedSettings(Settings(**addresses | settings))
-    found = machine.findings(said, config(said), None)
+    output = LoadedSettings(Settings(**addresses | settings))
+    found = machine.findings(output, config(output), None)
     return [f"{'!' if one.grade == 'problem' else '?'} {one}" for one in found]
 
 
@@ -124,8 +124,8 @@ def test_the_report_of_a_check_is_available_as_json(tmp_path: Path) -> None:
     settings = write_settings(tmp_path, 'tls_key = "k"\nthrottle = -1\n')
     checked = run("check", "--config", str(settings), "--json")
     assert checked.exit_code == 1
-    told = json.loads(checked.stdout)
-    assert (told["usable"], told["warnings"], len(told["problems"])) == (False, [], 2)
+    reported = json.loads(checked.stdout)
+    assert (reported["usable"], reported["warnings"], len(reported["problems"])) == (False, [], 2)
 
 
 def test_every_setting_is_shown_with_where_it_comes_from(tmp_path: Path) -> None:
@@ -273,8 +273,8 @@ def test_programs_writable_by_others_are_a_warning(tmp_path: Path, state: str) -
 
 
 def test_addresses_the_machine_does_not_have_are_a_warning(state: str) -> None:
-    said = LoadedSettings(Settings(state=state, metadata="169.254.1.2:80", control="127.0.0.1:0"))
-    (warned, *_) = machine.findings(said, config(said), None)
+    output = LoadedSettings(Settings(state=state, metadata="169.254.1.2:80", control="127.0.0.1:0"))
+    (warned, *_) = machine.findings(output, config(output), None)
     assert "add 169.254.1.2/32 dev lo" in warned.message
 
 
@@ -289,8 +289,8 @@ def test_every_metadata_address_is_checked_and_shown(state: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         second = f"127.0.0.1:{taken.getsockname()[1]}"
         addresses = ["127.0.0.1:0", second]
-        said = LoadedSettings(Settings(state=state, metadata=addresses, control="127.0.0.1:0"))
-        (warned,) = machine.findings(said, config(said), None)
+        output = LoadedSettings(Settings(state=state, metadata=addresses, control="127.0.0.1:0"))
+        (warned,) = machine.findings(output, config(output), None)
     assert f"{second} is in use" in warned.message
     words = [word for address in addresses for word in ("--metadata", address)]
     shown = {row["key"]: row for row in json.loads(run("show", "--json", *words).stdout)}
@@ -314,10 +314,10 @@ def test_the_path_for_the_node_on_this_host_is_looked_at(
     state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def found(path: Path) -> list[str]:
-        said = LoadedSettings(Settings(state=state, control="127.0.0.1:0", nodes=str(path)))
+        output = LoadedSettings(Settings(state=state, control="127.0.0.1:0", nodes=str(path)))
         return [
             f"{'!' if one.grade == 'problem' else '?'} {one}"
-            for one in machine.findings(said, config(said), None)
+            for one in machine.findings(output, config(output), None)
         ]
 
     with socket_path() as path:

@@ -32,16 +32,16 @@ def typed(*argv: object, env: dict[str, str] | None = None) -> Any:
 
 
 def findings(**settings: Any) -> list[str]:
-    said = LoadedSettings(
+    printed = LoadedSettings(
         Settings(**{"metadata": "127.0.0.1:0", "control": "127.0.0.1:0", **settings})
     )
-    found = machine.findings(said, config(said), None)
+    found = machine.findings(printed, config(printed), None)
     return [f"{'!' if one.grade == 'problem' else '?'} {one}" for one in found]
 
 
 def both(tmp_path: Path, settings: Path) -> tuple[str, str]:
     """What each says, refusing."""
-    said = []
+    printed = []
     for words in (["config", "check"], ["serve"]):
         ran = run(
             [*FOREWARN, *words, "--config", settings],
@@ -51,8 +51,8 @@ def both(tmp_path: Path, settings: Path) -> tuple[str, str]:
             timeout=LIMIT,
         )
         assert ran.returncode == 1, ran
-        said.append(ran.stderr)
-    return said[0], said[1]
+        printed.append(ran.stderr)
+    return printed[0], printed[1]
 
 
 @contextlib.contextmanager
@@ -220,7 +220,7 @@ def test_arguments_of_programs_are_shown_only_on_request(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("printed", "shown"),
     [
         ("http://collector:4318/v1", "http://collector:4318/v1"),
         ("http://a:hush@collector:4318/v1", "http://***@collector:4318/v1"),
@@ -231,8 +231,8 @@ def test_arguments_of_programs_are_shown_only_on_request(tmp_path: Path) -> None
         ("http://c/v1?k=hush#hush", "http://c/v1?k=***#***"),
     ],
 )
-def test_secrets_in_urls_are_never_shown(said: str, shown: str) -> None:
-    ran = typed("config", "show", "--json", "--arguments", env={"FOREWARN_TRACES": said})
+def test_secrets_in_urls_are_never_shown(printed: str, shown: str) -> None:
+    ran = typed("config", "show", "--json", "--arguments", env={"FOREWARN_TRACES": printed})
     values = {one["key"]: one["value"] for one in json.loads(ran.stdout)}
     assert values["traces"] == shown
 

@@ -71,8 +71,8 @@ class Stream:
         self.connection = http.client.HTTPConnection(
             parts.hostname or "", parts.port, timeout=LIMIT
         )
-        said = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.connection.request("GET", f"/v1/feed{query}", headers=said)
+        printed = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.connection.request("GET", f"/v1/feed{query}", headers=printed)
         self.response = self.connection.getresponse()
         self.messages = following.messages(self.response)
 
@@ -105,18 +105,18 @@ def test_a_stream_begins_with_its_position_and_has_each_commit(service: Service)
         service.get("web_0")
         assert [change.what for change in stream.changes().changes] == ["enabled"]
         event = service.schedule("Reboot", "web_0", description="new kernel")
-        told = stream.changes()
-        assert told.seq == seq + 2
-        (change,) = told.changes
+        reported = stream.changes()
+        assert reported.seq == seq + 2
+        (change,) = reported.changes
         assert (change.what, change.by, change.group) == ("raised", "test", "web")
         assert (change.event, change.type, change.note) == (event.id, "Reboot", "new kernel")
         assert change.machines == ["web_0"]
         # The event as it is: nobody has to ask for it.
-        assert told.events == ControlClient(service.control_url).events()
+        assert reported.events == ControlClient(service.control_url).events()
         service.approve("web_1", event)
-        told = stream.changes()
-        assert [change.what for change in told.changes] == ["approved", "started"]
-        assert [event.status for event in told.events] == ["Started"]
+        reported = stream.changes()
+        assert [change.what for change in reported.changes] == ["approved", "started"]
+        assert [event.status for event in reported.events] == ["Started"]
 
 
 class Migration(Driver):
@@ -173,8 +173,10 @@ def test_a_follower_that_resumes_after_its_last_number_misses_nothing(service: S
         with closing(Stream(service.control_url, query, **headers)) as stream:
             assert hello(stream) == FeedHello(after=first, newest=first + 5)
             found = [stream.changes() for _ in events]
-            assert [told.seq for told in found] == list(range(first + 1, first + 6))
-            assert [told.changes[0].event for told in found] == [event.id for event in events]
+            assert [reported.seq for reported in found] == list(range(first + 1, first + 6))
+            assert [reported.changes[0].event for reported in found] == [
+                event.id for event in events
+            ]
     # A browser that comes back asks as it did at first, and says in a header what it had since.
     with closing(Stream(service.control_url, "?after=0", Last_Event_ID=str(first + 4))) as stream:
         assert hello(stream).after == first + 4
@@ -188,7 +190,7 @@ def test_everything_from_the_beginning_makes_up_the_state(service: Service) -> N
     with closing(Stream(service.control_url, "?after=0")) as stream:
         hello(stream)
         while mirror.seq < service._session.node.store.seq:
-            mirror.told(stream.changes())
+            mirror.reported(stream.changes())
     assert mirror.state() == truth(service)
 
 
@@ -217,13 +219,13 @@ def test_filters_leave_the_numbers_going_on(service: Service) -> None:
         assert sql.next() == following.Message("", str(seq + 1), b"")
         assert raised.next() == following.Message("", str(seq + 1), b"")
         mine = service.schedule("Reboot", "sql-0")
-        assert told_of(sql).changes[0].event == mine.id
-        assert told_of(raised).changes[0].event == mine.id
+        assert next_commit(sql).changes[0].event == mine.id
+        assert next_commit(raised).changes[0].event == mine.id
         other = service.schedule("Reboot", "web_0")
         assert sql.next() == following.Message("", str(seq + 3), b"")
-        told = told_of(raised)
-        assert [event.id for event in told.events] == [other.id]
-        assert (told.groups, told.machines) == ([], [])
+        reported = next_commit(raised)
+        assert [event.id for event in reported.events] == [other.id]
+        assert (reported.groups, reported.machines) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -341,9 +343,9 @@ def test_a_commit_however_large_is_one_message_that_all_share(service: Service) 
         batch = Batch(START, entries=(Entry("large", items),))
         service._session.run(service._session.node.store.transact(lambda _: batch))
         for stream in streams:
-            told = stream.changes()
-            assert len(told.changes) == len(told.machines) == many
-            assert {change.what for change in told.changes} == {"machine-added"}
+            reported = stream.changes()
+            assert len(reported.changes) == len(reported.machines) == many
+            assert {change.what for change in reported.changes} == {"machine-added"}
     finally:
         for stream in streams:
             stream.close()
@@ -445,13 +447,13 @@ def test_a_long_poll_waits_for_a_commit_and_returns_the_next_position(service: S
     event = service.schedule("Reboot", "web_0")
     waiting.join(LIMIT)
     (page,) = answers
-    assert [told.changes[0].event for told in page.commits] == [event.id]
+    assert [reported.changes[0].event for reported in page.commits] == [event.id]
     assert page.next == start.next + 1
     # A page at a time, and nothing at the end of it.
     found, after = [], 0
     while (page := client.changes(after=str(after), limit="2")).commits:
         assert len(page.commits) <= 2
-        found += [told.seq for told in page.commits]
+        found += [reported.seq for reported in page.commits]
         after = page.next
     assert found == list(range(1, service._session.node.store.seq + 1))
     assert client.changes(after=str(after), wait="0").next == after
@@ -477,16 +479,16 @@ def test_a_stream_of_a_limited_token_has_only_its_groups_until_revoked(service: 
         assert {change.group for change in stream.changes().changes} == {"sql"}
         service.schedule("Reboot", "web_0")
         mine = service.schedule("Reboot", "sql-0")
-        told = told_of(stream)
-        assert [change.event for change in told.changes] == [mine.id]
-        assert b"web" not in msgspec.json.encode(told)
+        reported = next_commit(stream)
+        assert [change.event for change in reported.changes] == [mine.id]
+        assert b"web" not in msgspec.json.encode(reported)
         service._session.run(tokens.revoke("dba", "test", force=True))
         service.schedule("Freeze", "sql-1")
         rest = stream.response.read()
     assert b"sql" not in rest
 
 
-def told_of(stream: Stream) -> FeedCommit:
+def next_commit(stream: Stream) -> FeedCommit:
     """The next commit that has something for the stream."""
     for message in stream.messages:
         if message.data:
@@ -544,7 +546,7 @@ class Mirror:
         self.hosts: dict[str, str] = {}
         self.enabled: dict[str, bool] = {}
 
-    def told(self, commit: FeedCommit) -> None:
+    def reported(self, commit: FeedCommit) -> None:
         assert commit.seq == self.seq + 1
         self.seq = commit.seq
         for event in commit.events:
@@ -645,7 +647,7 @@ def test_a_mirror_equals_the_state_after_kills_under_load(tmp_path: Path) -> Non
     def follow() -> None:
         with contextlib.suppress(Enough):
             for commit in ControlClient(daemon.url).follow(0, on_interruption=away):
-                mirror.told(commit)  # which asserts that it is the next one
+                mirror.reported(commit)  # which asserts that it is the next one
 
     threads = [threading.Thread(target=load, args=(name,)) for name in ("web_0", "sql-0")]
     threads.append(threading.Thread(target=follow))

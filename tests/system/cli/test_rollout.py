@@ -41,7 +41,7 @@ def typed(service: Service, *words: str) -> Result:
     return result
 
 
-def told(service: Service, *words: str) -> Any:
+def reported(service: Service, *words: str) -> Any:
     result = typed(service, *words, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
@@ -54,13 +54,13 @@ def test_a_rollout_from_its_plan_to_its_end(service: Service) -> None:
     assert plan.exit_code == 0, plan.output
     assert "Fri 2027-01-15 09:15 CET (08:15Z)" in plan.stdout
     assert "estimated end: Fri 2027-01-15 10:30 CET (09:30Z)" in plan.stdout
-    assert told(service, "list") == []
+    assert reported(service, "list") == []
 
-    id = told(service, "start", *what, *how, "--description", "New kernel.")["id"]
-    shown = told(service, "show", id[:6].lower())
+    id = reported(service, "start", *what, *how, "--description", "New kernel.")["id"]
+    shown = reported(service, "show", id[:6].lower())
     assert shown["state"] == "running"
     assert shown["steps_by_state"] == {"waiting": 3, "announced": 2}
-    steps = told(service, "show", id, "--all")
+    steps = reported(service, "show", id, "--all")
     assert [(s["lane"], s["update_domain"], s["state"]) for s in steps] == [
         ("web", 0, "announced"),
         ("web", 1, "waiting"),
@@ -70,7 +70,7 @@ def test_a_rollout_from_its_plan_to_its_end(service: Service) -> None:
     ]
     assert service.document("web_1")["Events"][0]["Description"] == "New kernel."
     service.clock.advance("2h")
-    assert told(service, "show", id)["state"] == "done"
+    assert reported(service, "show", id)["state"] == "done"
     listed = typed(service, "list")
     assert "5 of 5" in listed.stdout
     assert re.search(r"group web,\s+group sql", listed.stdout)
@@ -78,21 +78,21 @@ def test_a_rollout_from_its_plan_to_its_end(service: Service) -> None:
 
 def test_explain_lists_each_wait_with_its_times_and_what_ends_it(service: Service) -> None:
     service.get("web_0")
-    id = told(service, "start", "--type", "Reboot", "--group", "web")["id"]
-    said = typed(service, "explain", id).stdout
-    assert "0 of 2 steps" in said
-    assert "- event: web: domain 0 (web_0, web_2): " in said
-    assert "- notice: " in said
-    assert "since 2027-01-15 08:00:00Z, until 2027-01-15 08:15:00Z" in said
-    assert re.search("unblocked by .*group 'web'", said)
+    id = reported(service, "start", "--type", "Reboot", "--group", "web")["id"]
+    printed = typed(service, "explain", id).stdout
+    assert "0 of 2 steps" in printed
+    assert "- event: web: domain 0 (web_0, web_2): " in printed
+    assert "- notice: " in printed
+    assert "since 2027-01-15 08:00:00Z, until 2027-01-15 08:15:00Z" in printed
+    assert re.search("unblocked by .*group 'web'", printed)
     assert typed(service, "pause", id, "--reason", "it is late").exit_code == 0
-    said = typed(service, "explain", id).stdout
-    assert re.search("- paused: .*operator .*it is late", said)
-    assert f"rollout resume {id[:8]}" in said
+    printed = typed(service, "explain", id).stdout
+    assert re.search("- paused: .*operator .*it is late", printed)
+    assert f"rollout resume {id[:8]}" in printed
 
 
 def test_a_rollout_is_paused_once_resumed_once_and_aborted(service: Service) -> None:
-    id = told(service, "start", "--type", "Reboot", "--group", "web")["id"]
+    id = reported(service, "start", "--type", "Reboot", "--group", "web")["id"]
     paused = typed(service, "pause", id)
     assert re.search("^note: events .* continue: ", paused.stderr, re.M)
     assert typed(service, "pause", id).exit_code == 1
@@ -178,7 +178,7 @@ def test_a_rollout_over_many_hosts_is_one_screen_and_drills_down() -> None:
         assert len(typed(service, "plan", *hosts, "--all").stdout.splitlines()) > 66
         assert "h7" in typed(service, "plan", *hosts, "--lane", "h7").stdout
 
-        id = told(service, "start", *hosts)["id"]
+        id = reported(service, "start", *hosts)["id"]
         service.clock.advance("26m")
         shown = typed(service, "show", id)
         assert "wave          2 of 2" in shown.stdout
@@ -191,9 +191,9 @@ def test_a_rollout_over_many_hosts_is_one_screen_and_drills_down() -> None:
         assert re.search(r"^- event: 30 \(h0, h1, h10 .*27 .*\): announced", explained, re.M)
         assert len(explained.splitlines()) < 25
         assert "- event: h3: " in typed(service, "explain", id, "--host", "h3").stdout
-        assert len(told(service, "show", id, "--state", "waiting")) == 35
+        assert len(reported(service, "show", id, "--state", "waiting")) == 35
         assert typed(service, "skip", id, "--host", "h59", "--reason", "old").exit_code == 0
-        assert told(service, "show", id, "--host", "h59")[0]["state"] == "skipped"
+        assert reported(service, "show", id, "--host", "h59")[0]["state"] == "skipped"
         assert typed(service, "skip", id).exit_code == 2
 
 
@@ -209,7 +209,7 @@ def test_watching_ends_with_the_rollout_and_tells_how_it_ended(
 ) -> None:
     """Whoever watches looks again and again; here minutes pass between two looks."""
     monkeypatch.setattr(rollout_watch, "pause", lambda: service.clock.advance("20m"))
-    done = told(service, "start", "--type", "Reboot", "--group", "web")["id"]
+    done = reported(service, "start", "--type", "Reboot", "--group", "web")["id"]
     watched = typed(service, "watch", done)
     assert watched.exit_code == 0
     lines = watched.stdout.splitlines()
@@ -217,7 +217,7 @@ def test_watching_ends_with_the_rollout_and_tells_how_it_ended(
     assert lines[-1] == "done 2/2"
     assert len(lines) == len(set(lines))
     monkeypatch.undo()
-    gone = told(service, "start", "--type", "Reboot", "--group", "web")["id"]
+    gone = reported(service, "start", "--type", "Reboot", "--group", "web")["id"]
     assert typed(service, "abort", gone, "--yes").exit_code == 0
     assert typed(service, "watch", gone).exit_code == 1
 
@@ -226,7 +226,7 @@ def test_on_a_terminal_there_are_bars_for_the_whole_and_for_what_is_in_progress(
     service: Service,
 ) -> None:
     words = ("--type", "Reboot", "--group", "web", "--group", "sql", "--group", "shop")
-    id = told(service, "start", *words, "--at-once", "2")["id"]
+    id = reported(service, "start", *words, "--at-once", "2")["id"]
     service.clock.advance("30m")
     found = ControlClient(service.control_url).rollout(id)
     out = StringIO()
@@ -268,8 +268,8 @@ def test_serve_finds_a_gates_program_as_seen_from_the_file(tmp_path: Path) -> No
 
 
 def test_dev_refuses_an_invalid_gate() -> None:
-    for said in ("well", "well=", "well=/nothing/here", 'well="'):
-        result = CliRunner().invoke(app, ["dev", "--gate", said])
+    for printed in ("well", "well=", "well=/nothing/here", 'well="'):
+        result = CliRunner().invoke(app, ["dev", "--gate", printed])
         assert result.exit_code in (1, 2)
         assert "--gate" in result.stderr
 
@@ -284,8 +284,8 @@ def _on_a_terminal(argv: list[str]) -> str:
         with contextlib.suppress(OSError):  # nobody holds the other end any more
             while block := os.read(ours, 65_536):
                 shown += block
-        _, said = process.communicate(timeout=LIMIT)
-        assert process.returncode == 0, said
+        _, printed = process.communicate(timeout=LIMIT)
+        assert process.returncode == 0, printed
         return shown.decode()
     finally:
         os.close(ours)

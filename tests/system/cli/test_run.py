@@ -73,8 +73,8 @@ def test_output_and_exit_code_of_the_program_are_passed_on(start: Callable[..., 
     piped = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     script = f"cat; {WHO}; echo; {WHO} >&2; exit 7"
     process = start("--network", "none", "--", "sh", "-c", script, **piped)
-    said, complained = process.communicate("typed\n", timeout=LIMIT)
-    assert said == "typed\nsql-2\n"  # the machine that the service speaks as
+    printed, complained = process.communicate("typed\n", timeout=LIMIT)
+    assert printed == "typed\nsql-2\n"  # the machine that the service speaks as
     assert complained == "sql-2"
     assert process.returncode == 7
 
@@ -277,8 +277,8 @@ def test_without_a_namespace_the_program_gets_the_url_of_the_endpoint(
     words = ["--no-netns", "--machine", "web_2", "--"]
     script = "echo $FOREWARN_METADATA; exec no-such-program"
     process = start(*words, "sh", "-c", script, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    said, _ = process.communicate(timeout=LIMIT)
-    assert said.strip() == service.url("web_2")
+    printed, _ = process.communicate(timeout=LIMIT)
+    assert printed.strip() == service.url("web_2")
     assert process.returncode == 127
     # Makes an exec fail as one does in a directory of PATH that may not be searched.
     (tmp_path / "no-such-program").mkdir()

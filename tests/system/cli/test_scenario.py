@@ -317,16 +317,16 @@ def test_a_command_that_does_not_end_is_killed_with_all_it_has_started(tmp_path:
         "while True:", f"{child}print('child', child.pid, flush=True)\nwhile True:", 1
     )
     stubborn.write_text(body)
-    said: list[str] = []
+    printed: list[str] = []
     program = ProgramRunner(
         [sys.executable, "-S", str(stubborn)],
         ["web_0"],
         grace=0.1,
-        show=lambda _, line: said.append(line),
+        show=lambda _, line: printed.append(line),
     )
     result = run_scenario("user-reboot", program=program)
     assert [(one.code, one.terminated) for one in result.ended] == [(None, True)]
-    pid = int(next(line for line in said if line.startswith("child")).split()[1])
+    pid = int(next(line for line in printed if line.startswith("child")).split()[1])
     assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text()
 
 

@@ -38,8 +38,10 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 def typed(service: Service, *words: str, token: str = "", **env: str) -> Result:
     """In an environment without anything of whoever runs the tests."""
-    said = {"FOREWARN_TOKEN": token, "FOREWARN_TOKEN_FILE": "", "FOREWARN_CA": "", **env}
-    return CliRunner().invoke(app, list(words), env={**said, "FOREWARN_URL": service.control_url})
+    printed = {"FOREWARN_TOKEN": token, "FOREWARN_TOKEN_FILE": "", "FOREWARN_CA": "", **env}
+    return CliRunner().invoke(
+        app, list(words), env={**printed, "FOREWARN_URL": service.control_url}
+    )
 
 
 def made(result: Result) -> str:
@@ -351,7 +353,7 @@ def test_the_service_starts_though_the_last_admin_token_expires(
     finally:
         running.stop()
     lines = [json.loads(line) for line in running.stderr if line.startswith("{")]
-    (told,) = (one for one in lines if "admin token" in str(one))
-    assert told["level"] == level
-    assert told["event"].startswith(says)
-    assert "--role admin" in told["run"]
+    (reported,) = (one for one in lines if "admin token" in str(one))
+    assert reported["level"] == level
+    assert reported["event"].startswith(says)
+    assert "--role admin" in reported["run"]

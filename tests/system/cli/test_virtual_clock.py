@@ -58,7 +58,7 @@ class Played:
         assert self.service.stdout is not None
         ready = json.loads(self.service.stdout.readline().partition(b" ")[2])
         self.url = ready["control"]
-        [guest] = [m for m in self.told("machine", "list") if m["name"] == "web_0"]
+        [guest] = [m for m in self.reported("machine", "list") if m["name"] == "web_0"]
         self.client = subprocess.Popen(
             [sys.executable, "-c", CLIENT, guest["metadata_url"]], stdout=subprocess.PIPE
         )
@@ -70,7 +70,7 @@ class Played:
     def does(self, *words: str) -> Result:
         return CliRunner().invoke(app, [*words, "--url", self.url])
 
-    def told(self, *words: str) -> Any:
+    def reported(self, *words: str) -> Any:
         done = self.does(*words, "--json")
         assert done.exit_code == 0, done.stderr
         return json.loads(done.stdout)
@@ -102,9 +102,9 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
 
 
 def test_a_client_in_another_process_sees_all_of_twenty_five_minutes(played: Played) -> None:
-    before = played.told("clock", "show")
+    before = played.reported("clock", "show")
     assert (before["virtual"], before["running_speed"]) == (True, 0)
-    played.told("event", "schedule", "Reboot", "web_0")
+    played.reported("event", "schedule", "Reboot", "web_0")
     done = played.does("clock", "play", "25m")
     assert done.exit_code == 0
     assert "runs          only " in done.stdout
@@ -113,8 +113,8 @@ def test_a_client_in_another_process_sees_all_of_twenty_five_minutes(played: Pla
 
 
 def test_the_log_has_the_time_of_the_clock_alone(played: Played) -> None:
-    now = datetime.fromisoformat(played.told("clock", "advance", "3d")["now"])
-    address = played.told("machine", "show", "web_1")["metadata_url"]
+    now = datetime.fromisoformat(played.reported("clock", "advance", "3d")["now"])
+    address = played.reported("machine", "show", "web_1")["metadata_url"]
     with pytest.raises(HTTPError, match="400"):
         urlopen(f"{address}/metadata/scheduledevents", timeout=LIMIT)
     until(lambda: "was refused" in played.log.read_text())
@@ -125,14 +125,14 @@ def test_the_log_has_the_time_of_the_clock_alone(played: Played) -> None:
 
 def test_a_clock_that_runs_is_shown_and_paused(played: Played) -> None:
     shown = len(played.seen)
-    played.told("event", "schedule", "Reboot", "web_0")
-    assert played.told("clock", "resume", "--speed", "3600")["running_speed"] == 3_600
+    played.reported("event", "schedule", "Reboot", "web_0")
+    assert played.reported("clock", "resume", "--speed", "3600")["running_speed"] == 3_600
     until(lambda: len(played.seen) == shown + 3)
     assert "runs          by itself, 3600 times as fast" in played.does("clock", "show").stdout
     assert played.statuses[shown:] == [["Scheduled"], ["Started"], []]
-    stood = played.told("clock", "pause")
+    stood = played.reported("clock", "pause")
     assert stood["running_speed"] == 0
-    assert played.told("clock", "show")["now"] == stood["now"]
+    assert played.reported("clock", "show")["now"] == stood["now"]
 
 
 @pytest.mark.parametrize(
@@ -148,11 +148,11 @@ def test_a_clock_that_runs_is_shown_and_paused(played: Played) -> None:
 def test_an_impossible_speed_or_duration_is_refused_in_one_line(
     played: Played, words: list[str], says: str
 ) -> None:
-    before = played.told("clock", "show")
+    before = played.reported("clock", "show")
     refused = played.does("clock", *words)
     assert refused.exit_code != 0
     assert says in " ".join(refused.stderr.replace("│", " ").split())
-    assert played.told("clock", "show") == before
+    assert played.reported("clock", "show") == before
 
 
 def test_real_time_is_neither_played_nor_paused() -> None:

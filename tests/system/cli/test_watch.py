@@ -115,7 +115,7 @@ def watched(web: Group, tmp_path: Path) -> Iterator[Running]:
     running.stop()
 
 
-def until_said(running: Running, words: str) -> None:
+def until_printed(running: Running, words: str) -> None:
     """On standard error."""
     until(lambda: words in "".join(running.stderr), f"'{words}'")
 
@@ -125,9 +125,9 @@ def test_watch_prints_each_change_and_runs_a_command_for_it(
 ) -> None:
     def change(kind: str, mine: bool) -> None:
         """A line, and then what the command says."""
-        said = watched.message()
-        assert (said["change"], said["mine"]) == (kind, mine)
-        type = said["event"]["type"]
+        output = watched.message()
+        assert (output["change"], output["mine"]) == (kind, mine)
+        type = output["event"]["type"]
         assert watched.line() == f"ran {kind} {type} {str(mine).lower()}"
 
     event = web[0].restart()
@@ -135,8 +135,8 @@ def test_watch_prints_each_change_and_runs_a_command_for_it(
     service.faults.add("error", machine="web_0", times=3)
     event.approve()
     change("started", True)  # before the trouble if it was being waited for, else after it
-    until_said(watched, "trouble: ")
-    until_said(watched, "recovered: ")
+    until_printed(watched, "trouble: ")
+    until_printed(watched, "recovered: ")
     event.finish()
     change("finished", True)
     other = web[1].freeze()
@@ -145,10 +145,10 @@ def test_watch_prints_each_change_and_runs_a_command_for_it(
     change("withdrawn", False)  # whose command does not end by itself
     watched.process.send_signal(signal.SIGINT)
     assert watched.wait() == 0
-    said = "".join(watched.stderr)
-    assert said.count("trouble: ") == said.count("recovered: ") == 1
-    assert re.search(r"hook for started [0-9A-F]{8} .*7\n", said)
-    assert "Traceback" not in said
+    output = "".join(watched.stderr)
+    assert output.count("trouble: ") == output.count("recovered: ") == 1
+    assert re.search(r"hook for started [0-9A-F]{8} .*7\n", output)
+    assert "Traceback" not in output
 
 
 def test_watch_ends_when_its_output_is_closed(web: Group, tmp_path: Path) -> None:

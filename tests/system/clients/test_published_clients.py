@@ -151,9 +151,9 @@ def test_a_cluster_node_stops_its_resources_approves_and_comes_back(
     nodes = ["web000000", "web000001"]
 
     def monitor(guest: Namespace) -> dict[str, Any]:
-        said = site.answer(guest, "run_pacemaker.py", str(OCF), agent, str(tmp_path), *nodes)
-        assert said["status"] == 0, said
-        return said["node"]  # type: ignore[no-any-return]
+        output = site.answer(guest, "run_pacemaker.py", str(OCF), agent, str(tmp_path), *nodes)
+        assert output["status"] == 0, output
+        return output["node"]  # type: ignore[no-any-return]
 
     state = f"{agent}_curNodeState"
     for guest, name in ((site.web_0, "web_0"), (site.web_1, "web_1")):

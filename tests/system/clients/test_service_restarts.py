@@ -30,21 +30,21 @@ class Watching:
 
     def __init__(self, face: ClientVariant) -> None:
         self.face = face
-        self._told: queue.SimpleQueue[Change] = queue.SimpleQueue()
+        self._reported: queue.SimpleQueue[Change] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
     def _watch(self) -> None:
         with contextlib.suppress(StopIteration, StopAsyncIteration):
             for _ in range(3):
-                self._told.put(self.face.next())
+                self._reported.put(self.face.next())
 
     def next(self) -> tuple[str, str]:
-        change = self._told.get(timeout=LIMIT)
+        change = self._reported.get(timeout=LIMIT)
         return str(change.kind), change.event.type
 
     def none(self) -> bool:
-        return self._told.empty()
+        return self._reported.empty()
 
     def close(self) -> None:
         self._thread.join(LIMIT)
@@ -93,10 +93,10 @@ def test_a_service_that_is_killed_comes_back_on_its_port(tmp_path: Path) -> None
     settings = write_settings(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    said = settings.read_text().replace(
+    output = settings.read_text().replace(
         'metadata = "127.0.0.1:0"', f'metadata = "127.0.0.1:{port}"'
     )
-    settings.write_text(said)
+    settings.write_text(output)
     with watching(f"http://127.0.0.1:{port}") as both:  # nobody is there yet
         with running_service(tmp_path, settings) as service:
             service.poll()  # its group listens from now on

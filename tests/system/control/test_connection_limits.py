@@ -36,23 +36,23 @@ def following(api: Api) -> socket.socket:
     connection = connected(api)
     head = f"GET /v1/feed HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {api.token}\r\n\r\n"
     connection.sendall(head.encode())
-    said = b""
-    while b"event: hello" not in said or not said.endswith(b"\n\n\r\n"):
+    response = b""
+    while b"event: hello" not in response or not response.endswith(b"\n\n\r\n"):
         block = connection.recv(65_536)
-        assert block, said
-        said += block
+        assert block, response
+        response += block
     return connection
 
 
 def rest(connection: socket.socket) -> bytes:
     """All that comes until the other side hangs up."""
-    said = b""
+    response = b""
     try:
         while block := connection.recv(65_536):
-            said += block
+            response += block
     except ConnectionResetError:
         pass
-    return said
+    return response
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET /v1/status HT", b"GET / HTTP/1.1\r\nHost: localhost"])
@@ -96,8 +96,8 @@ def test_a_body_that_nobody_reads_is_not_waited_for(api: Api) -> None:
     head = b"PUT /v1/fleet HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     with connected(api) as connection:
         connection.sendall(head + b"Content-Length: 1000000\r\n\r\n{")
-        said = rest(connection)
-    assert said.startswith(b"HTTP/1.1 401")
+        response = rest(connection)
+    assert response.startswith(b"HTTP/1.1 401")
 
 
 def test_a_refusal_of_a_large_body_is_received_by_the_client(api: Api) -> None:
@@ -145,11 +145,11 @@ def test_only_idle_connections_are_closed_to_make_room(
     monkeypatch.setattr(connections, "MAX_OPERATOR_CONNECTIONS", 3)
     stream, silent, answered = following(api), connected(api), connected(api)
     answered.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    said = b""
-    while not said.endswith(b"}"):
+    response = b""
+    while not response.endswith(b"}"):
         block = answered.recv(65_536)
-        assert block, said
-        said += block
+        assert block, response
+        response += block
     newcomer = following(api)
     assert rest(silent) == b""
     another = following(api)
@@ -240,9 +240,9 @@ def test_a_client_that_has_closed_its_side_is_still_answered(
 ) -> None:
     """Whole, and then hung up on; what was not said to the end is not answered."""
     sent, owed = HALVES[what]
-    said = halved(place, sent)
-    answers = said.split(b"HTTP/1.1 ")[1:]
-    assert len(answers) == owed, said
+    response = halved(place, sent)
+    answers = response.split(b"HTTP/1.1 ")[1:]
+    assert len(answers) == owed, response
     for answer in answers:
         head, _, body = answer.partition(b"\r\n\r\n")
         length = [line for line in head.lower().split(b"\r\n") if b"content-length:" in line]

@@ -56,16 +56,16 @@ def test_the_api_is_what_its_document_says(tmp_path: Path, monkeypatch: pytest.M
             text=True,
             timeout=PATIENCE,
         )
-        said = f"{run.stdout}\n{run.stderr}"
-        assert run.returncode == 0, _failures(said)
-        assert "✅ Fuzzing" in said, _failures(said)
+        response = f"{run.stdout}\n{run.stderr}"
+        assert run.returncode == 0, _failures(response)
+        assert "✅ Fuzzing" in response, _failures(response)
         service.faults.clear()  # whatever it has made up
         # Whoever has not been deleted by then.
         left = next(name for name in service.addresses if service[name].alive)
         assert service.document(left) is not None  # and it serves guests as before
 
 
-def _failures(said: str) -> str:
+def _failures(response: str) -> str:
     """What it found, without what it warns of."""
-    found = said.partition("= FAILURES =")[2].partition("= WARNINGS =")[0]
-    return found or said[-8_000:]
+    found = response.partition("= FAILURES =")[2].partition("= WARNINGS =")[0]
+    return found or response[-8_000:]

@@ -82,14 +82,14 @@ class Scene:
             self.authority.trusted().wrap_socket(plain, server_hostname="127.0.0.1") as secured,
         ):
             secured.sendall(text)
-            said = b""
+            response = b""
             try:
                 while not breaks_off and (block := secured.recv(65_536)):
-                    said += block
+                    response += block
             except (OSError, ssl.SSLError):
                 pass
-        self.answers.append(said)
-        return said
+        self.answers.append(response)
+        return response
 
     @property
     def secrets(self) -> list[bytes]:
@@ -179,10 +179,10 @@ def test_secrets_stay_where_they_belong(scene: Scene) -> None:
         follower.stop()
     assert b"feed" in shown
     scene.running.stop()
-    said = "".join([*scene.running.stdout, *scene.running.stderr, *follower.stderr]).encode()
-    assert b"a call was refused" in said  # the log was on, and said what it could
+    response = "".join([*scene.running.stdout, *scene.running.stderr, *follower.stderr]).encode()
+    assert b"a call was refused" in response  # the log was on, and said what it could
     places = {
-        "the log": said,
+        "the log": response,
         "what was followed": "".join(follower.stdout).encode(),
         "the list of processes": shown,
         "the answers": b"\n".join(scene.answers),

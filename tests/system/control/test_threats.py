@@ -91,10 +91,12 @@ def test_the_history_cannot_be_changed_or_deleted(service: Service) -> None:
     """There is no call for it, whatever one's role."""
     admin = api_with_token(service, "root", Role.ADMIN)
     paths = admin.get("/schema/openapi.json").json()["paths"]
-    told = {path for path in paths if path.startswith(("/v1/history", "/v1/feed", "/v1/changes"))}
-    assert len(told) >= 4
+    reported = {
+        path for path in paths if path.startswith(("/v1/history", "/v1/feed", "/v1/changes"))
+    }
+    assert len(reported) >= 4
     before = admin.get("/v1/history").body
-    for path in told:
+    for path in reported:
         assert set(paths[path]) & {"get", "put", "post", "patch", "delete"} == {"get"}
         for method in ("PUT", "POST", "PATCH", "DELETE"):
             assert admin.call(method, path, {}).status == 405
@@ -167,7 +169,7 @@ def test_a_limited_token_cannot_make_the_service_request_a_url() -> None:
 
 
 @pytest.mark.parametrize(
-    ("banner", "told"),
+    ("banner", "reported"),
     [
         (b"SSH-2.0-OpenSSH_9 secret\r\n", "not HTTP"),
         (b"HTTP/1.1 401 secret\r\nX: secret\r\n\r\nsecret", "status 401"),
@@ -175,16 +177,16 @@ def test_a_limited_token_cannot_make_the_service_request_a_url() -> None:
     ],
 )
 def test_the_response_of_a_gate_url_is_not_repeated(
-    service: Service, banner: bytes, told: str
+    service: Service, banner: bytes, reported: str
 ) -> None:
     api = Api(service.control_url)
     with Gate(banner) as gate:
         asked = {"type": "Reboot", "groups": ["web0"], "gate_http": gate.url}
         rollout = api.post("/v1/rollouts", asked)
         service.clock.advance("26m")
-        said = api.get(f"/v1/rollouts/{rollout.json()['id']}/explain").body
-    assert told.encode() in said
-    assert b"secret" not in said
+        response = api.get(f"/v1/rollouts/{rollout.json()['id']}/explain").body
+    assert reported.encode() in response
+    assert b"secret" not in response
 
 
 def test_refused_callers_do_not_fill_the_log(service: Service) -> None:
@@ -264,8 +266,8 @@ def test_a_notes_directory_writable_by_others_is_not_trusted(shared_tmp: Path) -
     place = shared_tmp / f"forewarn-{os.getuid()}"
     place.mkdir()
     place.chmod(0o777)
-    told = {"pid": os.getpid(), "metadata": "", "control": "http://127.0.0.1:1"}
-    (place / f"{os.getpid()}.json").write_text(json.dumps(told))
+    reported = {"pid": os.getpid(), "metadata": "", "control": "http://127.0.0.1:1"}
+    (place / f"{os.getpid()}.json").write_text(json.dumps(reported))
     with pytest.raises(discovery.NotFound):
         discovery.find()
     place.chmod(0o700)

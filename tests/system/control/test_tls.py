@@ -276,8 +276,8 @@ def test_an_expired_new_certificate_leaves_the_old_one(scene: Scene) -> None:
     scene.authority.issue("127.0.0.1", into=scene.pair, until=datetime(2021, 1, 1, tzinfo=UTC))
     with structlog.testing.capture_logs() as logs:
         scene.refresh()
-    (told,) = (one for one in logs if "why" in one)
-    assert told["why"] == f"{scene.pair.certificate} has expired"
+    (reported,) = (one for one in logs if "why" in one)
+    assert reported["why"] == f"{scene.pair.certificate} has expired"
     assert scene.serial() == first
     scene.authority.issue("127.0.0.1", into=scene.pair)
     scene.refresh()

@@ -64,8 +64,8 @@ def lines(service: ServeProcess, words: str) -> list[str]:
     return [line for line in service.running.stderr if words in line]
 
 
-def said_to(place: tuple[str, int], sent: bytes) -> bytes:
-    said = b""
+def answer_to(place: tuple[str, int], sent: bytes) -> bytes:
+    response = b""
     with (
         contextlib.suppress(OSError),  # it may hang up in the middle
         socket.create_connection(place, 20) as line,
@@ -73,8 +73,8 @@ def said_to(place: tuple[str, int], sent: bytes) -> bytes:
         line.sendall(sent)
         line.shutdown(socket.SHUT_WR)
         while block := line.recv(65_536):
-            said += block
-    return said
+            response += block
+    return response
 
 
 def assert_cut_off_after_noise(place: tuple[str, int], authority: Authority) -> None:
@@ -94,7 +94,7 @@ def test_a_handshake_that_fails_is_one_line_of_the_log(
 ) -> None:
     process, authority = service
     place = "127.0.0.1", int(process.control.rpartition(":")[2])
-    answers = {what: said_to(place, sent) for what, sent in SENT.items()}
+    answers = {what: answer_to(place, sent) for what, sent in SENT.items()}
     # One certificate serves all names: the handshake goes on, and the caller decides.
     assert answers["a non-ASCII name"].startswith(HANDSHAKE)
     assert b"HTTP/" not in answers["plain HTTP"]
@@ -106,9 +106,9 @@ def test_a_handshake_that_fails_is_one_line_of_the_log(
         assert answer.status == 200
     until(lambda: bool(lines(process, FAILED)))
     (line,) = lines(process, FAILED)  # once a minute, however often
-    told = json.loads(line)
-    assert (told["address"], told["times"]) == ("127.0.0.1", 1)
-    assert told["why"]
+    reported = json.loads(line)
+    assert (reported["address"], reported["times"]) == ("127.0.0.1", 1)
+    assert reported["why"]
     assert process.running.stop() == 0
-    for said in process.running.stderr:
-        assert isinstance(json.loads(said), dict), said  # no traceback in between
+    for response in process.running.stderr:
+        assert isinstance(json.loads(response), dict), response  # no traceback in between

@@ -214,8 +214,8 @@ def test_it_runs_on_every_python_that_the_packages_are_for(red_hat: CleanRoot) -
     for minor, path in found.items():
         red_hat.run("ln", "-s", str(path), f"/usr/bin/python{minor}")
         program = "import sys, forewarn.client as c; print(sys.version_info[:2], c.Client.__name__)"
-        said = red_hat.done(f"{LIB}/bin/python", "-I", "-c", program)
-        assert said == f"({minor.replace('.', ', ')}) Client\n"
+        printed = red_hat.done(f"{LIB}/bin/python", "-I", "-c", program)
+        assert printed == f"({minor.replace('.', ', ')}) Client\n"
         assert red_hat.done("forewarn", "--version").startswith("forewarn 0.")
 
 
@@ -231,8 +231,8 @@ def test_an_upgrade_keeps_the_configuration_and_removing_keeps_the_state(
     debian: CleanRoot, packages: dict[str, Path], tmp_path: Path
 ) -> None:
     debian.done("sh", "-c", f"echo '#mine' >> {CONFIG}; touch /var/lib/forewarn-agent/kept")
-    said = debian.done(*DPKG, "--install", debian.bring(make_next(packages["deb"], tmp_path)))
-    assert "still the old" in said
+    printed = debian.done(*DPKG, "--install", debian.bring(make_next(packages["deb"], tmp_path)))
+    assert "still the old" in printed
     assert debian.done("tail", "-n", "1", CONFIG) == "#mine\n"
     debian.done(*DPKG, "--remove", "forewarn-agent")
     assert debian.run("test", "-e", LIB).returncode == 1

@@ -39,14 +39,14 @@ def instructions() -> list[tuple[str, str]]:
     return [(line.split(None, 1)[0], line.split(None, 1)[1]) for line in lines]
 
 
-def said(what: str) -> list[str]:
+def arguments_of(what: str) -> list[str]:
     """In the last stage, which is the image."""
     last = max(i for i, (word, _) in enumerate(instructions()) if word == "FROM")
     return [rest for word, rest in instructions()[last:] if word == what]
 
 
 def environment() -> dict[str, str]:
-    return dict(line.split("=", 1) for line in said("ENV"))
+    return dict(line.split("=", 1) for line in arguments_of("ENV"))
 
 
 def test_the_dockerfile_uses_only_common_instructions() -> None:
@@ -74,7 +74,7 @@ def test_the_dockerfile_copies_only_files_of_the_project() -> None:
 
 
 def test_the_container_does_not_run_as_root() -> None:
-    (user,) = said("USER")
+    (user,) = arguments_of("USER")
     assert re.fullmatch(r"[1-9]\d+:[1-9]\d+", user)
 
 
@@ -130,10 +130,14 @@ def _copy(root: CleanRoot, sources: list[str], target: str) -> None:
 
 
 def test_the_image_serves_with_a_read_only_root_as_its_user(image: CleanRoot) -> None:
-    (volume,), (user,), (entry,) = said("VOLUME"), said("USER"), said("ENTRYPOINT")
+    (volume,), (user,), (entry,) = (
+        arguments_of("VOLUME"),
+        arguments_of("USER"),
+        arguments_of("ENTRYPOINT"),
+    )
     image.done("mount", "--bind", volume, volume)
     image.done("sh", "-c", "for at in / /run /tmp; do mount -o remount,ro,bind $at || exit; done")
-    (where,) = said("WORKDIR")
+    (where,) = arguments_of("WORKDIR")
     # Port 0, since others listen on this machine as well; else as it is.
     more = {"FOREWARN_METADATA": "127.0.0.1:0", "FOREWARN_CONTROL": "127.0.0.1:0"}
     words = [f"{key}={value}" for key, value in {**environment(), **more}.items()]
@@ -152,7 +156,7 @@ def test_the_image_serves_with_a_read_only_root_as_its_user(image: CleanRoot) ->
         assert word == "ready"
         service = ServeProcess(running, json.loads(urls))
         assert Path(f"/proc/{process.pid}").stat().st_uid == int(user.partition(":")[0])
-        (health,) = said("HEALTHCHECK")
+        (health,) = arguments_of("HEALTHCHECK")
         command = json.loads(health.partition("CMD ")[2])
         command = [one.replace("http://127.0.0.1:8170", service.control) for one in command]
         image.done(*command, user=user, env=environment())

@@ -290,9 +290,9 @@ def test_an_upgrade_keeps_settings_and_state_and_mentions_the_restart(
     kept = "/var/lib/forewarn/kept /var/lib/forewarn-node/kept"
     root.done("sh", "-c", f"echo '#mine' | tee -a {SETTINGS} {NODE_SETTINGS}; touch {kept}")
     upgrades = [make_next(package, tmp_path / name) for name, package in packages.items()]
-    said = root.done(*DPKG, "--install", *map(root.bring, upgrades))
-    assert said.count("still the old") == 2
-    assert said.count(": upgraded from 0.") == 2
+    output = root.done(*DPKG, "--install", *map(root.bring, upgrades))
+    assert output.count("still the old") == 2
+    assert output.count(": upgraded from 0.") == 2
     for settings in (SETTINGS, NODE_SETTINGS):
         assert root.done("tail", "-n", "1", settings) == "#mine\n"
     root.done("ls", *kept.split())

@@ -44,12 +44,12 @@ def run(service: Service, text: str) -> str:
 
 @pytest.mark.parametrize("text", EXAMPLES, ids=lambda text: text.split("\n")[0][:60])
 def test_an_example_does_what_it_says(service: Service, text: str) -> None:
-    said = run(service, text)
+    output = run(service, text)
     promised = re.findall(r"^# (.*)$", text, re.MULTILINE)
     for line in promised:
-        assert line.rstrip("…") in said
+        assert line.rstrip("…") in output
     if not promised:
-        problem = json.loads(said)
+        problem = json.loads(output)
         assert not isinstance(problem, dict) or "/docs#problem" not in problem.get("type", "")
 
 

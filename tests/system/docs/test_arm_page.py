@@ -106,9 +106,9 @@ def test_az_does_what_is_pasted_and_leaves_its_profile_alone(dev: Dev, tmp_path:
 
 
 def test_the_program_in_python_restarts_a_machine(dev: Dev, programs: list[Block]) -> None:
-    said = dev.shell("python -", text=programs[0].body)
-    assert said.splitlines()[0].startswith("['jumpbox', ")
-    assert said.splitlines()[-1] == "Succeeded"
+    output = dev.shell("python -", text=programs[0].body)
+    assert output.splitlines()[0].startswith("['jumpbox', ")
+    assert output.splitlines()[-1] == "Succeeded"
 
 
 def test_the_program_in_javascript_is_one(programs: list[Block], tmp_path: Path) -> None:

@@ -10,20 +10,20 @@ EXAMPLE = "batch-on-spot"
 
 
 def test_an_evicted_job_loses_at_most_a_second_of_its_work() -> None:
-    code, said = play(EXAMPLE)
-    assert code == 0, said
-    twice, second = _lost(said)
+    code, output = play(EXAMPLE)
+    assert code == 0, output
+    twice, second = _lost(output)
     assert twice <= second
 
 
 def test_a_job_that_does_not_listen_loses_more() -> None:
-    code, said = play(EXAMPLE, "--deaf")
+    code, output = play(EXAMPLE, "--deaf")
     assert code == 1
-    twice, second = _lost(said)
+    twice, second = _lost(output)
     assert twice > second
 
 
-def _lost(said: str) -> tuple[int, int]:
+def _lost(output: str) -> tuple[int, int]:
     """How many units were done twice, and how many are done in a second."""
-    [(twice, second)] = re.findall(r"^done twice: (\d+)\. In a second it does (\d+)$", said, re.M)
+    [(twice, second)] = re.findall(r"^done twice: (\d+)\. In a second it does (\d+)$", output, re.M)
     return int(twice), int(second)

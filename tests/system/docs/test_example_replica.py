@@ -20,21 +20,21 @@ def _needs_redis() -> None:
 
 
 def test_the_replica_takes_over_before_the_freeze_and_no_acknowledged_write_is_lost() -> None:
-    code, said = play(EXAMPLE)
-    assert code == 0, said
-    assert re.search(r"db-1 .* primary\ndb-0 .* replica\n", said)
-    [lost] = re.findall(r"writes were acknowledged, (\d+) of them lost", said)
+    code, output = play(EXAMPLE)
+    assert code == 0, output
+    assert re.search(r"db-1 .* primary\ndb-0 .* replica\n", output)
+    [lost] = re.findall(r"writes were acknowledged, (\d+) of them lost", output)
     assert lost == "0"
-    assert _meanwhile(said) >= 2
+    assert _meanwhile(output) >= 2
 
 
 def test_without_agents_nobody_can_write_while_the_primary_stands_still() -> None:
-    code, said = play(EXAMPLE, "--without-agents")
+    code, output = play(EXAMPLE, "--without-agents")
     assert code == 1
-    assert re.search(r"db-1 .* replica\ndb-0 .* primary\n", said)
-    assert _meanwhile(said) < 2
+    assert re.search(r"db-1 .* replica\ndb-0 .* primary\n", output)
+    assert _meanwhile(output) < 2
 
 
-def _meanwhile(said: str) -> int:
-    [writes] = re.findall(r"^(\d+) were acknowledged while db-0 stood still", said, re.M)
+def _meanwhile(output: str) -> int:
+    [writes] = re.findall(r"^(\d+) were acknowledged while db-0 stood still", output, re.M)
     return int(writes)

@@ -21,18 +21,20 @@ def _needs_haproxy() -> None:
 
 
 def test_each_machine_is_rebooted_in_turn_under_load_and_no_request_fails() -> None:
-    code, said = play(EXAMPLE)
-    assert code == 0, said
-    boots = re.findall(r"^web_[012] was rebooted: it was boot (\w+), now it is (\w+)$", said, re.M)
+    code, output = play(EXAMPLE)
+    assert code == 0, output
+    boots = re.findall(
+        r"^web_[012] was rebooted: it was boot (\w+), now it is (\w+)$", output, re.M
+    )
     assert len({boot for both in boots for boot in both}) == 6
-    requests, failed = re.findall(r"(\d+) requests were answered, (\d+) failed", said)[0]
+    requests, failed = re.findall(r"(\d+) requests were answered, (\d+) failed", output)[0]
     assert int(requests) > 100
     assert failed == "0"
 
 
 def test_without_agents_requests_fail() -> None:
-    code, said = play(EXAMPLE, "--without-agents")
+    code, output = play(EXAMPLE, "--without-agents")
     assert code == 1
-    assert re.search(r"answered, [1-9]\d* failed\nbroken: requests failed: \d+ with 502", said), (
-        said
+    assert re.search(r"answered, [1-9]\d* failed\nbroken: requests failed: \d+ with 502", output), (
+        output
     )

@@ -74,8 +74,8 @@ def test_commands_and_scenarios_that_are_only_named_exist(page: str) -> None:
 
 def test_the_recipes_name_every_kind_of_fault() -> None:
     text = (DOCS / "howto" / "pytest.md").read_text("utf-8")
-    (told,) = re.findall(r"^\[All kinds\].*$", text, re.MULTILINE)
-    assert set(re.findall(r"`([a-z-]+)`", told)) == {kind.value for kind in FaultKind}
+    (reported,) = re.findall(r"^\[All kinds\].*$", text, re.MULTILINE)
+    assert set(re.findall(r"`([a-z-]+)`", reported)) == {kind.value for kind in FaultKind}
 
 
 BROKEN = {
@@ -114,7 +114,7 @@ def test_a_broken_snippet_is_named_by_its_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shown", "said"),
+    ("shown", "output"),
     [
         ("one …\n…\nlast", "one two\nthree\nfour\nlast\n"),
         (
@@ -125,9 +125,9 @@ def test_a_broken_snippet_is_named_by_its_place(tmp_path: Path) -> None:
         ("1 passed in 0.12s", "1 passed in 13.40s"),
     ],
 )
-def test_ids_times_and_ports_may_differ_from_the_page(shown: str, said: str) -> None:
-    assert differs(shown, said) == ""
-    assert differs(shown.replace("a", "b").replace("o", "u"), said) != ""
+def test_ids_times_and_ports_may_differ_from_the_page(shown: str, output: str) -> None:
+    assert differs(shown, output) == ""
+    assert differs(shown.replace("a", "b").replace("o", "u"), output) != ""
 
 
 def test_other_differences_from_the_page_are_found() -> None:

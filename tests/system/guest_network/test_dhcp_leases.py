@@ -159,20 +159,20 @@ class Site:
             self.listeners.append(self.host.call(socket.create_server, place))
 
     def serve_dhcp(self) -> None:
-        told = (DEPLOY / "dnsmasq-forewarn.conf").read_text().replace(SHIPPED, TOLD)
+        reported = (DEPLOY / "dnsmasq-forewarn.conf").read_text().replace(SHIPPED, TOLD)
         for number, (name, mac) in enumerate(MACS.items()):
-            told += f"dhcp-host={mac},set:{TAGS.get(name, 'asks')},10.0.0.1{number}\n"
-        (self.room / "dnsmasq.conf").write_text(told)
+            reported += f"dhcp-host={mac},set:{TAGS.get(name, 'asks')},10.0.0.1{number}\n"
+        (self.room / "dnsmasq.conf").write_text(reported)
         words = [f"--conf-file={self.room}/dnsmasq.conf", f"--dhcp-leasefile={self.room}/leases"]
         more = ["--no-daemon", "--port=0", "--no-ping", "--user=root", "--pid-file="]
         self.host.popen(["dnsmasq", *words, *more])
 
     def ask(self, client: str) -> dict[str, str]:
         """What our client says of the endpoint and of itself."""
-        said: dict[str, str] = json.loads(
+        output: dict[str, str] = json.loads(
             self.run(client, f"'{sys.executable}' '{self.room}/ask.py'")
         )
-        return said
+        return output
 
     def run(self, client: str, program: str) -> str:
         """Take the lease, and then run this as a program of that guest's: what it prints."""

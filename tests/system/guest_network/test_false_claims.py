@@ -109,14 +109,14 @@ def test_nobody_is_kept_from_its_ipv6_address_by_one_who_says_it_is_about_to_tak
         with victim.call(socket.socket, socket.AF_PACKET, socket.SOCK_RAW) as wire:
             wire.bind(("eth0", IP6))
             wire.settimeout(10)
-            told = [
+            reported = [
                 ethernet(mac_of(liar), "33:33:00:00:00:01", IP6, frames.address_probe(address))
                 for address in (SIX[VICTIM], SIX[LIAR])
             ]
-            send(liar, *told)
-            while (heard := wire.recv(200)) not in told:
+            send(liar, *reported)
+            while (heard := wire.recv(200)) not in reported:
                 pass  # others may say something of their own
-            assert heard == told[0 if lab is bare else 1]
+            assert heard == reported[0 if lab is bare else 1]
     assert dropped(guarded.host) == {"forged_neighbour": 1}
 
 
@@ -175,8 +175,8 @@ def test_an_unregistered_port_passes_nothing(guarded: Lab, tmp_path: Path) -> No
     liar, peer = guarded.guests[LIAR], guarded.guests[PEER]
     with ear(guarded.host, EAR) as host:
         for guest, address in ((liar, LIAR), (peer, PEER)):
-            said = udp((address, 999), (HOST, EAR), address.encode())
-            send(guest, ethernet(mac_of(guest), mac_of(guarded.host, "br0"), IP, said))
+            output = udp((address, 999), (HOST, EAR), address.encode())
+            send(guest, ethernet(mac_of(guest), mac_of(guarded.host, "br0"), IP, output))
         assert host.recv(100) == PEER.encode()
     assert dropped(guarded.host).keys() == {"forged_mac"}
 
@@ -188,8 +188,8 @@ def test_a_guest_may_choose_a_link_local_address_that_is_nobodys(guarded: Lab) -
     hosts = udp(("fe80::1", 999), (SIX[VICTIM], EAR), b"the host's")
     found = frames.neighbour_advert("fe80::1234", SIX[VICTIM], "fe80::1234", mac_of(liar))
     with ear(victim, EAR, SIX[VICTIM]) as heard:
-        for said in (hosts, found, chosen):
-            send(liar, ethernet(mac_of(liar), mac_of(victim), IP6, said))
+        for output in (hosts, found, chosen):
+            send(liar, ethernet(mac_of(liar), mac_of(victim), IP6, output))
         assert heard.recv(100) == b"mine"
     assert dropped(guarded.host) == {"forged_ip6": 1}
 

@@ -77,7 +77,7 @@ class Wire:
 class Lie:
     """A forged datagram for `ear`, and the counter of the rule that drops it."""
 
-    told: Callable[[Wire, bytes], list[bytes]]
+    reported: Callable[[Wire, bytes], list[bytes]]
     counter: str
     ear: str = HOST
     port: int = EAR
@@ -216,7 +216,7 @@ def first_heard(lab: Lab, lie: Lie) -> bytes:
             IP6 if ":" in lie.ear else IP,
             plain(own, lie.ear, b"honest", port=lie.port),
         )
-        send(lab.guests[LIAR], *lie.told(wire, b"forged"), honest)
+        send(lab.guests[LIAR], *lie.reported(wire, b"forged"), honest)
         return ear.recv(100)
 
 

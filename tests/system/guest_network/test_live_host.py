@@ -108,8 +108,8 @@ class Operator:
 
     def learned(self) -> list[str]:
         path = f"PATH={NFT.parent}:$PATH"
-        said = self._run(f"{path} {self._filler} --learned --machines {self.inventory}")
-        return said.splitlines()
+        output = self._run(f"{path} {self._filler} --learned --machines {self.inventory}")
+        return output.splitlines()
 
     def line(self, address: str, machine: str) -> str:
         return f"{self.lab.ports[address]} {mac_of(self.lab.guests[address])} {machine}"

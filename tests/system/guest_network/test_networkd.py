@@ -135,8 +135,8 @@ def test_the_bridge_remembers_a_guest_for_longer_than_it_may_wait(made: Made) ->
 
 def test_dnsmasq_has_the_same_routes() -> None:
     text = (DEPLOY / "dnsmasq-forewarn.conf").read_text()
-    (said,) = re.findall(r"^dhcp-option=option:classless-static-route,(.*)$", text, re.MULTILINE)
-    words = said.split(",")
+    (output,) = re.findall(r"^dhcp-option=option:classless-static-route,(.*)$", text, re.MULTILINE)
+    words = output.split(",")
     assert list(zip(words[::2], words[1::2], strict=True)) == ROUTES
 
 

@@ -93,7 +93,7 @@ class Rack:
         assert running.line().startswith("ready ")
         return running
 
-    def said(self, *words: str) -> Any:
+    def output(self, *words: str) -> Any:
         ran = self.lab.host.run([*FOREWARN, *words, "--json"], env=self.environment)
         return json.loads(ran.stdout)
 
@@ -119,9 +119,9 @@ def test_a_guest_is_answered_while_control_is_away_and_its_node_is_killed(rack: 
     control = rack.started("serve")
     node = rack.started("node")
     assert poll(rack.guest).json()["Events"] == []
-    (host,) = rack.said("host", "list")
+    (host,) = rack.output("host", "list")
     assert host["node"]["state"] == "joined"
-    event = rack.said("event", "schedule", "Reboot", "web_0")["id"]
+    event = rack.output("event", "schedule", "Reboot", "web_0")["id"]
     assert [e["EventId"] for e in poll(rack.guest).json()["Events"]] == [event]
 
     # Control is killed: polls go on, and an approval waits for control to be back.
@@ -133,7 +133,7 @@ def test_a_guest_is_answered_while_control_is_away_and_its_node_is_killed(rack: 
         while (status := answer.result().status) != 200:
             assert status == 500  # it took more than 8 s; a client asks again
             answer = threads.submit(approve, rack.guest, event)
-    assert rack.said("event", "show", event)["approved"]["by"] == "web_0"
+    assert rack.output("event", "show", event)["approved"]["by"] == "web_0"
     poller.stop()
     assert {line.strip() for line in poller.stdout} == {"200"}
 
@@ -147,7 +147,7 @@ def test_a_guest_is_answered_while_control_is_away_and_its_node_is_killed(rack: 
 
     # All that was recorded is in order.
     control = rack.started("serve")
-    rack.said("host", "list")
+    rack.output("host", "list")
     for running in (control, node):
         assert running.stop() == 0
     files = [rack.room / "control.jsonl", rack.room / "node.jsonl"]

@@ -34,24 +34,24 @@ def run(
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=LIMIT)
 
 
-def elements(said: str, name: str) -> list[str]:
-    body = said.partition(f"add element {name} {{\n")[2].partition("}")[0]
+def elements(output: str, name: str) -> list[str]:
+    body = output.partition(f"add element {name} {{\n")[2].partition("}")[0]
     return [line.strip(" ,") for line in body.splitlines()]
 
 
 def test_a_machine_has_the_addresses_of_the_inventory_and_the_one_of_its_mac(
     tmp_path: Path,
 ) -> None:
-    said = run(tmp_path, f"# who is where\nhost 10.0.0.1\nvnet0 {A.upper()} web_0 # the first\n")
-    assert said.returncode == 0, said
-    assert elements(said.stdout, "bridge forewarn macs") == [f'"vnet0" . {A}']
-    assert elements(said.stdout, "bridge forewarn guests4") == [f'"vnet0" . {A} . 10.0.0.10']
-    assert elements(said.stdout, "bridge forewarn guests6") == [
+    output = run(tmp_path, f"# who is where\nhost 10.0.0.1\nvnet0 {A.upper()} web_0 # the first\n")
+    assert output.returncode == 0, output
+    assert elements(output.stdout, "bridge forewarn macs") == [f'"vnet0" . {A}']
+    assert elements(output.stdout, "bridge forewarn guests4") == [f'"vnet0" . {A} . 10.0.0.10']
+    assert elements(output.stdout, "bridge forewarn guests6") == [
         f'"vnet0" . {A} . fd00::10',
         f'"vnet0" . {A} . fe80::5054:ff:fe00:10',
     ]
-    assert elements(said.stdout, "bridge forewarn owned4") == ["10.0.0.1", "10.0.0.10"]
-    assert said.stderr.startswith("note: 3 of 4 ")
+    assert elements(output.stdout, "bridge forewarn owned4") == ["10.0.0.1", "10.0.0.10"]
+    assert output.stderr.startswith("note: 3 of 4 ")
 
 
 def test_of_a_port_the_first_file_that_has_it_counts(tmp_path: Path) -> None:
@@ -66,31 +66,31 @@ def test_of_a_port_the_first_file_that_has_it_counts(tmp_path: Path) -> None:
 
 
 def test_an_empty_port_file_flushes_the_sets(tmp_path: Path) -> None:
-    said = run(tmp_path, "")
-    assert said.returncode == 0
-    assert "add element" not in said.stdout
-    assert said.stdout.count("flush set") == 12
-    assert said.stdout.count("flush map") == 3
+    output = run(tmp_path, "")
+    assert output.returncode == 0
+    assert "add element" not in output.stdout
+    assert output.stdout.count("flush set") == 12
+    assert output.stdout.count("flush map") == 3
 
 
 def test_a_file_without_machines_needs_no_inventory(tmp_path: Path) -> None:
-    said = run(tmp_path, "host 10.0.0.1\nlearn\n", inventory="nonsense")
-    assert (said.returncode, said.stderr) == (0, "")
-    assert "unregistered { ether : goto learning }" in said.stdout
+    output = run(tmp_path, "host 10.0.0.1\nlearn\n", inventory="nonsense")
+    assert (output.returncode, output.stderr) == (0, "")
+    assert "unregistered { ether : goto learning }" in output.stdout
 
 
 def test_while_ports_are_learned_one_of_an_unknown_machine_is_only_watched(tmp_path: Path) -> None:
-    said = run(tmp_path, f"vnet0 {A} web_0\nvnet1 {B} who\nlearn\n")
-    assert said.returncode == 0
-    assert elements(said.stdout, "bridge forewarn registered") == ['"vnet0"']
-    assert "note: vnet1 " in said.stderr
-    assert "'who'" in said.stderr
+    output = run(tmp_path, f"vnet0 {A} web_0\nvnet1 {B} who\nlearn\n")
+    assert output.returncode == 0
+    assert elements(output.stdout, "bridge forewarn registered") == ['"vnet0"']
+    assert "note: vnet1 " in output.stderr
+    assert "'who'" in output.stderr
 
 
 def test_a_machine_at_two_ports_says_which_addresses_are_where(tmp_path: Path) -> None:
-    said = run(tmp_path, f"vnet0 {A} web_0 10.0.0.10\nvnet1 {B} web_0 fd00::10 fe80::77\n")
-    assert elements(said.stdout, "inet forewarn routed4") == ['"vnet0" . 10.0.0.10']
-    assert '"vnet1" . fe80::77' in elements(said.stdout, "inet forewarn routed6")
+    output = run(tmp_path, f"vnet0 {A} web_0 10.0.0.10\nvnet1 {B} web_0 fd00::10 fe80::77\n")
+    assert elements(output.stdout, "inet forewarn routed4") == ['"vnet0" . 10.0.0.10']
+    assert '"vnet1" . fe80::77' in elements(output.stdout, "inet forewarn routed6")
 
 
 @pytest.mark.parametrize(
@@ -117,32 +117,32 @@ def test_a_machine_at_two_ports_says_which_addresses_are_where(tmp_path: Path) -
 def test_an_invalid_port_file_is_refused_with_its_line(
     tmp_path: Path, ports: str, why: str
 ) -> None:
-    said = run(tmp_path, ports)
-    assert said.returncode == 1
-    assert said.stdout == ""
+    output = run(tmp_path, ports)
+    assert output.returncode == 1
+    assert output.stdout == ""
     line = len(ports.splitlines())
-    assert said.stderr.startswith(f"forewarn-guests: {tmp_path / 'ports'}:{line}: ")
-    assert re.search(why, said.stderr)
+    assert output.stderr.startswith(f"forewarn-guests: {tmp_path / 'ports'}:{line}: ")
+    assert re.search(why, output.stderr)
 
 
 def test_no_machine_has_the_endpoints_address(tmp_path: Path) -> None:
     inventory = '[{"name":"web_0","addresses":["169.254.169.254"]}]'
-    said = run(tmp_path, f"vnet0 {A} web_0", inventory)
-    assert said.returncode == 1
-    assert "169.254.169.254 is the endpoint" in said.stderr
+    output = run(tmp_path, f"vnet0 {A} web_0", inventory)
+    assert output.returncode == 1
+    assert "169.254.169.254 is the endpoint" in output.stderr
 
 
 @pytest.mark.parametrize("inventory", ["{", "[1]", '[{"name":"web_0"}]', '{"machines":[]}'])
 def test_an_invalid_inventory_is_refused(tmp_path: Path, inventory: str) -> None:
-    said = run(tmp_path, f"vnet0 {A} web_0", inventory)
-    assert (said.returncode, said.stdout) == (1, "")
-    assert "machines" in said.stderr
+    output = run(tmp_path, f"vnet0 {A} web_0", inventory)
+    assert (output.returncode, output.stdout) == (1, "")
+    assert "machines" in output.stderr
 
 
 def test_the_example_is_a_file_of_ports(tmp_path: Path) -> None:
-    said = run(tmp_path, (DEPLOY / "ports.example").read_text())
-    assert said.returncode == 0, said.stderr
-    assert len(elements(said.stdout, "bridge forewarn macs")) == 2
+    output = run(tmp_path, (DEPLOY / "ports.example").read_text())
+    assert output.returncode == 0, output.stderr
+    assert len(elements(output.stdout, "bridge forewarn macs")) == 2
 
 
 def test_every_counter_is_explained() -> None:
@@ -164,6 +164,6 @@ def test_an_inventory_with_more_than_addresses_becomes_no_rule(
 ) -> None:
     """Who can write to the inventory cannot write to the host's rules."""
     inventory = json.dumps([{"name": "web_0", "addresses": [address]}])
-    said = run(tmp_path, f"vnet0 {A} web_0\n", inventory)
-    assert (said.returncode, said.stdout) == (1, "")
-    assert len(said.stderr.splitlines()) == 1
+    output = run(tmp_path, f"vnet0 {A} web_0\n", inventory)
+    assert (output.returncode, output.stdout) == (1, "")
+    assert len(output.stderr.splitlines()) == 1

@@ -96,8 +96,8 @@ def test_the_endpoint_is_not_reached_from_outside_with_a_guests_address(
             with lab.host.call(socket.socket, socket.AF_INET, socket.SOCK_DGRAM) as ear:
                 ear.bind(("", EAR))
                 ear.settimeout(10)
-                for address, said in ((METADATA_ADDRESS, b"forged"), (NEAR, b"honest")):
-                    lie = udp((VICTIM, 999), (address, EAR), said)
+                for address, output in ((METADATA_ADDRESS, b"forged"), (NEAR, b"honest")):
+                    lie = udp((VICTIM, 999), (address, EAR), output)
                     send(stranger, ethernet(mac_of(stranger), to, IP, lie))
                 return ear.recv(100)
 
@@ -162,8 +162,8 @@ def test_on_taps_without_a_bridge_a_guest_is_held_to_its_address(lab: Lab, tmp_p
         with lab.host.call(socket.socket, socket.AF_INET, socket.SOCK_DGRAM) as ear:
             ear.bind((HOST, EAR))
             ear.settimeout(10)
-            for address, said in ((PEER, b"forged"), (LIAR, b"honest")):
-                lie = udp((address, 999), (HOST, EAR), said)
+            for address, output in ((PEER, b"forged"), (LIAR, b"honest")):
+                lie = udp((address, 999), (HOST, EAR), output)
                 send(liar, ethernet(mac_of(liar), to, IP, lie))
             return ear.recv(100)
 
@@ -212,8 +212,8 @@ def first_heard(lab: Lab, stranger: Namespace, lie: str, truth: str) -> bytes:
     """Who is outside sends from one address and then from the other; what the host hears first."""
     with ear(lab.host, EAR) as listener:
         for address, data in ((lie, b"forged"), (truth, b"honest")):
-            said = udp((address, 999), (NEAR, EAR), data)
-            send(stranger, ethernet(mac_of(stranger), mac_of(lab.host, "up0"), IP, said))
+            output = udp((address, 999), (NEAR, EAR), data)
+            send(stranger, ethernet(mac_of(stranger), mac_of(lab.host, "up0"), IP, output))
         return listener.recv(100)
 
 

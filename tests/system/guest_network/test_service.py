@@ -110,16 +110,16 @@ def test_honest_guests_poll_and_approve_under_the_rules(served: GuestNetwork) ->
     with served.rules():
         for guest in served.lab.guests.values():
             assert poll(guest).status == 200
-        event = served.said("event", "schedule", "Freeze", "web_1")["id"]
+        event = served.output("event", "schedule", "Freeze", "web_1")["id"]
         assert approve(served.victim, event).status == 200
 
-        assert served.said("event", "show", event)["approved"]["by"] == "web_0"
+        assert served.output("event", "show", event)["approved"]["by"] == "web_0"
         assert dropped(served.lab.host) == {}
 
 
 def test_a_guest_cannot_approve_as_another(served: GuestNetwork) -> None:
     assert poll(served.victim).status == 200
-    event = served.said("event", "schedule", "Reboot", "web_0")["id"]
+    event = served.output("event", "schedule", "Reboot", "web_0")["id"]
     give(served.liar, "eth0", VICTIM)
     try:
         with served.rules():
@@ -129,12 +129,12 @@ def test_a_guest_cannot_approve_as_another(served: GuestNetwork) -> None:
                 until_dropped(served.lab.host, "forged_arp", "forged_ip")
                 assert not let_in(knocking, within=0)
             assert [e["EventId"] for e in poll(served.victim).json()["Events"]][-1] == event
-            assert served.said("event", "show", event)["approved"] is None
+            assert served.output("event", "show", event)["approved"] is None
 
         assert poll(served.victim).status == 200
         send(served.liar, claim(mac_of(served.liar), VICTIM))
         assert approve(served.liar, event, VICTIM).status == 200
-        assert served.said("event", "show", event)["approved"]["by"] == "web_0"  # says the liar
+        assert served.output("event", "show", event)["approved"]["by"] == "web_0"  # says the liar
     finally:
         take(served.liar, "eth0", VICTIM)
         served.forget()

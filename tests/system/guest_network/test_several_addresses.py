@@ -66,7 +66,7 @@ class HandedOver(PolledService):
     def __init__(self, directory: Path, **settings: object) -> None:
         super().__init__(directory, **settings)
         self.guests = [listening(), listening()]
-        self.write({**self.said, "metadata": [self.address(-1), self.address(0)]})
+        self.write({**self.output, "metadata": [self.address(-1), self.address(0)]})
 
     def address(self, index: int) -> str:
         return f"127.0.0.1:{self.guests[index].getsockname()[1]}"
@@ -148,7 +148,7 @@ def test_an_address_for_which_no_socket_was_handed_over_is_named(tmp_path: Path)
     service = HandedOver(tmp_path)
     try:
         service.start_handed_over(but=1)
-        assert f"note: metadata lists {service.address(1)}" in service.said_so_far()
+        assert f"note: metadata lists {service.address(1)}" in service.logged_so_far()
         assert service.place[1] == service.guests[0].getsockname()[1]
     finally:
         service.close()
@@ -161,14 +161,14 @@ def test_all_addresses_are_bound_or_none(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         service = PolledService(tmp_path, metadata=[f"127.0.0.1:{unused}", f"127.0.0.1:{port}"])
         assert service.start().wait(LIMIT) == 1
-    assert f"127.0.0.1:{port} is in use" in service.said_so_far()
-    assert f"127.0.0.1:{unused}" not in service.said_so_far()
+    assert f"127.0.0.1:{port} is in use" in service.logged_so_far()
+    assert f"127.0.0.1:{unused}" not in service.logged_so_far()
 
 
 def test_a_reload_keeps_the_addresses_and_says_that_they_need_a_restart(tmp_path: Path) -> None:
     with polled_service(tmp_path, metadata=ANY_TWO, log="json") as service:
         before = places(service)
-        service.write({**service.said, "metadata": "127.0.0.1:0"})
+        service.write({**service.output, "metadata": "127.0.0.1:0"})
         assert service.running is not None
         service.running.process.send_signal(1)
         log = service.running.stderr

@@ -79,7 +79,7 @@ LIES = {
 }
 
 
-def said(source: str, to: str = VICTIM, data: bytes = b"forged") -> bytes:
+def datagram(source: str, to: str = VICTIM, data: bytes = b"forged") -> bytes:
     return udp((source, 999), (to, EAR), data)
 
 
@@ -92,10 +92,10 @@ def test_machines_beyond_an_uplink_are_no_guests(
     for lab, stranger in (bare, guarded):
         own, to = mac_of(stranger), mac_of(lab.guests[VICTIM])
         source = mac_of(lab.guests[PEER]) if lie.as_peer else own
-        told = ethernet(source, to, kind, said(lie.source, lie.to), lie.tags)
-        honest = ethernet(own, to, kind, said(own_address, lie.to, b"honest"))
+        forged = ethernet(source, to, kind, datagram(lie.source, lie.to), lie.tags)
+        honest = ethernet(own, to, kind, datagram(own_address, lie.to, b"honest"))
         with ear(lab.guests[VICTIM], EAR, lie.to) as victim:
-            send(stranger, told, honest)
+            send(stranger, forged, honest)
             assert victim.recv(100) == (b"forged" if lab is bare[0] else b"honest")
     assert dropped(guarded[0].host).keys() == {lie.counter}  # once for each port it would go to
 
@@ -166,7 +166,7 @@ def wait_for_honest(lab: Lab, stranger: Namespace) -> None:
     victim = lab.guests[VICTIM]
     with ear(victim, EAR) as heard:
         honest = ethernet(
-            mac_of(stranger), BROADCAST, IP, said(UNKNOWN_CALLER, "10.77.255.255", b"true")
+            mac_of(stranger), BROADCAST, IP, datagram(UNKNOWN_CALLER, "10.77.255.255", b"true")
         )
         send(stranger, honest)
         assert heard.recv(100) == b"true"

@@ -159,13 +159,13 @@ def test_a_server_is_drained_waited_for_and_put_back(haproxy: Haproxy, tmp_path:
         assert haproxy.api.servers()["web/web_0"] == Server("drain", 1)
         assert not preparing.done()
         line.close()
-        status, said = preparing.result(LIMIT)
+        status, output = preparing.result(LIMIT)
     assert status == 0
-    assert re.fullmatch(r"web/web_0 .* maintenance, .*[\d.]+ s\n", said), said
+    assert re.fullmatch(r"web/web_0 .* maintenance, .*[\d.]+ s\n", output), output
     assert haproxy.state("web_0") == "maint"
 
-    status, said = hook.program("undo")
-    assert (status, said.split()[0]) == (0, "web/web_0")
+    status, output = hook.program("undo")
+    assert (status, output.split()[0]) == (0, "web/web_0")
     assert haproxy.state("web_0") == "ready"
     assert "web/web_0" not in hook.here("undo")
 
@@ -257,8 +257,8 @@ def test_a_balancer_drains_the_peers_of_an_event_that_it_knows(
 ) -> None:
     options = {"socket": haproxy.socket, "server": "web/{resource}"}
     hook = Hook("haproxy", options, tmp_path, resources=["lb_0", "web_1", "db_0"])
-    said = hook.here("prepare", machine="lb_0")
-    assert said.splitlines()[0].startswith("web/db_0 is not ")
+    output = hook.here("prepare", machine="lb_0")
+    assert output.splitlines()[0].startswith("web/db_0 is not ")
     assert [haproxy.state(name) for name in ("web_0", "web_1")] == ["ready", "maint"]
     hook.event["resources"] = []  # what was drained is known without the event
     hook.here("undo", machine="lb_0")
@@ -284,8 +284,8 @@ def test_an_unknown_server_or_unusable_socket_fails_and_changes_nothing(
     assert away.program("prepare", left=1) == (1, missing + "\n")
     Path(haproxy.watched).chmod(0)
     watched.options["server"] = "web/web_0"
-    status, said = watched.program("prepare", prefix=as_user(64_169) if os.geteuid() == 0 else ())
+    status, output = watched.program("prepare", prefix=as_user(64_169) if os.geteuid() == 0 else ())
     assert status == 1
-    assert said.startswith(f"{haproxy.watched} is not writable")
+    assert output.startswith(f"{haproxy.watched} is not writable")
     fine = Hook("haproxy", {"socket": haproxy.socket, "server": "web/web_0"}, tmp_path)
     assert fine.check() == []

@@ -93,11 +93,11 @@ def found(journal: Logging, *match: str) -> list[dict[str, Any]]:
 
 
 def test_the_journal_has_a_field_for_every_fact(journal: Logging, tmp_path: Path) -> None:
-    told = {"resources": ["web_0", "web_1"], "description": "Two\nlines; MESSAGE=no\n"}
-    hook = Hook("log", {"priority": "warning"}, tmp_path, **told)
-    status, said = hook.program("started", prefix=journal.enter)
+    reported = {"resources": ["web_0", "web_1"], "description": "Two\nlines; MESSAGE=no\n"}
+    hook = Hook("log", {"priority": "warning"}, tmp_path, **reported)
+    status, output = hook.program("started", prefix=journal.enter)
     assert status == 0
-    assert said.startswith("logged to journal: ")
+    assert output.startswith("logged to journal: ")
 
     [entry] = found(journal, f"FOREWARN_EVENT_ID={EVENT['id']}")
     assert entry["MESSAGE"].startswith("web_0, web_1: Reboot has started")
@@ -135,8 +135,8 @@ def test_where_there_is_no_journal_syslog_has_a_line_for_every_stage(
     lines = [line for line in messages.read_text().splitlines() if "forewarn-agent" in line]
     happens = (r"in \d+ d(?: \d+ (?:h|min|s))?", "has started", "is over", "is withdrawn .*")
     for line, words in zip(lines, happens, strict=True):
-        said = rf"forewarn-agent\[\d+\]: web_0: Reboot {words} \(Platform\): Host server "
-        assert re.search(said, line), line
+        output = rf"forewarn-agent\[\d+\]: web_0: Reboot {words} \(Platform\): Host server "
+        assert re.search(output, line), line
         assert f'event_id="{EVENT["id"]}"' in line
 
 

@@ -22,8 +22,8 @@ def test_a_notification_has_the_event_in_its_title_and_body(tmp_path: Path) -> N
             f"mailto://127.0.0.1:{mail.port}?from=agent@example.org&to=ops@example.org",
         ]
         hook = Hook("notify", {"urls": urls}, tmp_path)
-        status, said = hook.program("prepare", left=50)
-        assert (status, said) == (0, "address 1 (json): sent\naddress 2 (mailto): sent\n")
+        status, output = hook.program("prepare", left=50)
+        assert (status, output) == (0, "address 1 (json): sent\naddress 2 (mailto): sent\n")
         hook.here("withdrawn")
 
         first, later = (json.loads(one.body) for one in web.received)
@@ -64,9 +64,9 @@ def test_another_attempt_notifies_only_those_not_reached(tmp_path: Path) -> None
 def test_texts_are_sent_as_plain_text_and_secrets_are_not_printed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    told = f"<b>bold</b> {{{{x}}}} %s @everyone\n{'long ' * 3_000}"
+    reported = f"<b>bold</b> {{{{x}}}} %s @everyone\n{'long ' * 3_000}"
     urls = [f"nonsense://{SECRET}", f"json://{SECRET}:wrong/{SECRET}", SECRET, "hunter2:x"]
-    hook = Hook("notify", {"urls": urls}, tmp_path, description=told)
+    hook = Hook("notify", {"urls": urls}, tmp_path, description=reported)
     with pytest.raises(Failure) as failed:
         hook.here("prepare")
     assert str(failed.value).count("was not sent") == 4

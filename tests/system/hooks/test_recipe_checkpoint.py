@@ -36,17 +36,17 @@ class Job:
         return int(self.lock.read_text())
 
     @property
-    def said(self) -> list[str]:
+    def output(self) -> list[str]:
         return self.log.read_text().splitlines() if self.log.exists() else []
 
     @property
     def at(self) -> int:
-        steps = [line for line in self.said if line.startswith("at ")]
+        steps = [line for line in self.output if line.startswith("at ")]
         return int(steps[-1].removeprefix("at ")) if steps else 0
 
     @property
     def went_on_from(self) -> list[int]:
-        return [int(line.split()[-1]) for line in self.said if line.startswith("goes on")]
+        return [int(line.split()[-1]) for line in self.output if line.startswith("goes on")]
 
     def runs(self) -> bool:
         with self.lock.open() as lock:
@@ -115,9 +115,9 @@ def test_a_job_goes_on_from_a_checkpoint_that_was_taken_after_the_hook_began(
 
 def test_through_a_freeze_the_job_is_left_running_with_a_checkpoint(job: Job, hook: Recipe) -> None:
     before = job.start(FAR)
-    said = hook.ok("prepare", FOREWARN_EVENT_TYPE="Freeze")
-    assert "left running" in said
-    at = re.search(r"whole checkpoint, at (\d+)", said)
+    output = hook.ok("prepare", FOREWARN_EVENT_TYPE="Freeze")
+    assert "left running" in output
+    at = re.search(r"whole checkpoint, at (\d+)", output)
     assert at
     assert int(at[1]) >= before
     assert job.works() > before

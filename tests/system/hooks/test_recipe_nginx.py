@@ -239,9 +239,9 @@ def test_a_configuration_that_nginx_refuses_changes_nothing(front: Front, hook: 
     before = front.include.read_text()
     table = front.peers.read_text()
     assert "none of " in hook.ok("prepare", FOREWARN_EVENT_RESOURCES="elsewhere")
-    for wrong, said in (("wait=1", "invalid parameter"), ("; }", "be like: web_0")):
+    for wrong, output in (("wait=1", "invalid parameter"), ("; }", "be like: web_0")):
         front.peers.write_text(f"{table}web_9  127.0.0.1:1 {wrong}\n")
-        assert said in hook.fails("prepare", FOREWARN_EVENT_RESOURCES="web_0")
+        assert output in hook.fails("prepare", FOREWARN_EVENT_RESOURCES="web_0")
     front.peers.write_text(table)
     gone = {"FOREWARN_EVENT_RESOURCES": "web_0"}
     refusing = "sh -c 'echo no, thanks; false'"

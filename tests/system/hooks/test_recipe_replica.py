@@ -52,7 +52,7 @@ class Redis:
 
     def ask(self, *words: str) -> str:
         with socket.create_connection(("127.0.0.1", self.port), 20) as there:
-            return said(there, *words)
+            return command(there, *words)
 
     @property
     def role(self) -> str:
@@ -63,7 +63,7 @@ class Redis:
         return "state=online" in self.ask("INFO", "replication")
 
 
-def said(there: socket.socket, *words: str) -> str:
+def command(there: socket.socket, *words: str) -> str:
     """One command in Redis' protocol, and its answer with whatever belongs to it."""
     parts = [f"*{len(words)}\r\n", *(f"${len(word)}\r\n{word}\r\n" for word in words)]
     there.sendall("".join(parts).encode())
@@ -93,7 +93,7 @@ class Writer(threading.Thread):
                 with socket.create_connection(("127.0.0.1", self._servers[0].port), 20) as there:
                     while not self._over.wait(0.003):
                         number += 1
-                        if said(there, "SET", f"key{number}", "x") != "+OK\r\n":
+                        if command(there, "SET", f"key{number}", "x") != "+OK\r\n":
                             break
                         self.promised.append(f"key{number}")
             except OSError:

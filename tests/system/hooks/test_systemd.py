@@ -87,9 +87,9 @@ def test_units_are_stopped_in_reverse_order_and_started_in_the_given_one(
     order(booted)
     hook = Hook("systemd", {"units": ["db", "app.service", "idle.service"]}, tmp_path)
 
-    status, said = hook.program("prepare", prefix=booted.enter())
+    status, output = hook.program("prepare", prefix=booted.enter())
     assert status == 0
-    idle, *stopped = said.splitlines()
+    idle, *stopped = output.splitlines()
     assert idle.startswith("idle.service is not ")
     assert stopped == ["stopped app.service", "stopped db.service"]
     assert booted.states("db", "app", "idle") == ["inactive"] * 3
@@ -97,13 +97,13 @@ def test_units_are_stopped_in_reverse_order_and_started_in_the_given_one(
 
     # Again, as after a crash: what was found first is what counts.
     assert hook.program("prepare", prefix=booted.enter(), attempt=2)[0] == 0
-    status, said = hook.program("undo", prefix=booted.enter())
-    assert (status, said.splitlines()) == (0, ["started db.service", "started app.service"])
+    status, output = hook.program("undo", prefix=booted.enter())
+    assert (status, output.splitlines()) == (0, ["started db.service", "started app.service"])
     assert booted.states("db", "app", "idle") == ["active", "active", "inactive"]
     assert order(booted) == ["+db", "+app"]
 
-    status, said = hook.program("undo", prefix=booted.enter())
-    assert (status, ".service" in said) == (0, False)
+    status, output = hook.program("undo", prefix=booted.enter())
+    assert (status, ".service" in output) == (0, False)
     assert booted.states("db", "app", "idle") == ["active", "active", "inactive"]
 
 
@@ -114,10 +114,10 @@ def test_a_unit_that_is_unknown_or_masked_stops_nothing(
     booted.done("ln", "-sf", "/dev/null", "/run/units/masked.service")
     booted.done("systemctl", "daemon-reload")
     hook = Hook("systemd", {"units": ["app", "nowhere", "masked"]}, tmp_path)
-    status, said = hook.program("prepare", prefix=booted.enter())
+    status, output = hook.program("prepare", prefix=booted.enter())
     assert status == 1
-    assert "no unit nowhere.service" in said
-    assert "masked.service is masked " in said
+    assert "no unit nowhere.service" in output
+    assert "masked.service is masked " in output
     assert booted.states("app") == ["active"]
     assert list(tmp_path.iterdir()) == []
     script = (
@@ -135,15 +135,15 @@ def test_a_unit_that_does_not_start_again_is_named_and_the_others_are_started(
     booted.done("systemctl", "start", "fragile", "app")
     booted.run("systemctl", "start", "broken")
     hook = Hook("systemd", {"units": ["fragile", "broken", "app"]}, tmp_path)
-    status, said = hook.program("prepare", prefix=booted.enter())
-    assert (status, "broken.service is not " in said) == (0, True)
+    status, output = hook.program("prepare", prefix=booted.enter())
+    assert (status, "broken.service is not " in output) == (0, True)
     booted.done("touch", "/run/broken")
 
-    status, said = hook.program("undo", prefix=booted.enter())
+    status, output = hook.program("undo", prefix=booted.enter())
     assert status == 1
-    assert said.startswith("fragile.service did not ")
-    assert ": exit-code; " in said
-    assert said.endswith("; started app.service\n")
+    assert output.startswith("fragile.service did not ")
+    assert ": exit-code; " in output
+    assert output.endswith("; started app.service\n")
     assert booted.states("app") == ["active"]
 
     booted.done("rm", "/run/broken")
@@ -156,9 +156,9 @@ def test_a_unit_that_takes_too_long_to_stop_fails_the_hook_in_time(
 ) -> None:
     booted.done("systemctl", "start", "stubborn")
     hook = Hook("systemd", {"units": ["stubborn"], "timeout": "200ms"}, tmp_path)
-    status, said = hook.program("prepare", prefix=booted.enter())
+    status, output = hook.program("prepare", prefix=booted.enter())
     assert status == 1
-    assert re.match("stop of stubborn.service .* time is up", said)
+    assert re.match("stop of stubborn.service .* time is up", output)
     booted.done("systemctl", "kill", "--signal=KILL", "stubborn")
     assert hook.program("undo", prefix=booted.enter())[0] == 0
     assert booted.states("stubborn") == ["active"]
@@ -194,9 +194,9 @@ def test_a_user_may_stop_the_units_of_the_rule_and_no_others(
     for state in (app.state, db.state):
         state.chmod(0o777)
 
-    status, said = db.program("prepare", prefix=user)
+    status, output = db.program("prepare", prefix=user)
     assert status == 1
-    assert "polkit rule" in said
+    assert "polkit rule" in output
     assert app.program("prepare", prefix=user) == (0, "stopped app.service\n")
     assert booted.states("app", "db") == ["inactive", "active"]
     assert app.program("undo", prefix=user) == (0, "started app.service\n")

@@ -52,8 +52,8 @@ def test_the_event_is_posted_signed_and_with_a_key_that_every_attempt_has(
     hook.here("started")
 
     first, again, later = web.received
-    told = json.loads(first.body)
-    assert (told["stage"], told["event"]) == ("prepare", EVENT)
+    reported = json.loads(first.body)
+    assert (reported["stage"], reported["event"]) == ("prepare", EVENT)
     assert first.path == f"/hook?token={SECRET}"
     signature = hmac.new(SECRET.encode(), first.body, hashlib.sha256).hexdigest()
     assert first.headers["X-Forewarn-Signature"] == f"sha256={signature}"
@@ -99,10 +99,10 @@ def test_a_retry_after_header_is_followed(web: Web, tmp_path: Path) -> None:
 def test_an_address_that_nobody_answers_at_is_a_failure(tmp_path: Path) -> None:
     with Web() as web:
         url = f"http://127.0.0.1:{web.port}/{SECRET}"
-    status, said = Hook("webhook", {"url": url}, tmp_path).program("prepare")
+    status, output = Hook("webhook", {"url": url}, tmp_path).program("prepare")
     assert status == 1
-    assert said.endswith(": Connection refused\n")
-    assert SECRET not in said
+    assert output.endswith(": Connection refused\n")
+    assert SECRET not in output
 
 
 def test_tls_is_verified_against_the_system_or_an_authority_of_one_s_own(tmp_path: Path) -> None:

@@ -234,11 +234,11 @@ def test_front_and_server_give_the_same_answer(
     service: Service, group: Group, version: str
 ) -> None:
     def both(*headers: str) -> list[tuple[str, list[str], bytes]]:
-        said = []
+        output = []
         for more in ((), ("X-Odd: 1",)):
             data = request("GET", events(version), METADATA, *headers, *more)
-            said.append(standing_aside(group[0].say(data)))
-        return said
+            output.append(standing_aside(group[0].say(data)))
+        return output
 
     for step in range(3):
         short, long = both()
@@ -521,8 +521,10 @@ def test_four_thousand_polls_that_are_not_read_wait_and_are_answered_in_order() 
         before = polled(service, guest)
         count = 4_000
         with narrow_line(guest) as line:
-            said = b"".join(request("GET", events(VERSIONS[n % 7]), METADATA) for n in range(count))
-            sender = threading.Thread(target=line.send, args=(said,), daemon=True)
+            output = b"".join(
+                request("GET", events(VERSIONS[n % 7]), METADATA) for n in range(count)
+            )
+            sender = threading.Thread(target=line.send, args=(output,), daemon=True)
             sender.start()
             fence(other)
             assert polled(service, guest) - before < count // 2, "it does not go on reading"
@@ -571,13 +573,13 @@ def test_connections_closed_in_the_middle_leave_nothing_behind() -> None:
         guest, other = Guest(service, "web0_0"), Guest(service, "web1_0")
         fill(service, guest, 1_000_000)
         other.get()
-        for said in (b"", GET, LAST, ODD, GET[:20], request("POST", events(NEWEST))):
+        for output in (b"", GET, LAST, ODD, GET[:20], request("POST", events(NEWEST))):
             for gone in (reset, RawConnection.close):
                 for kept in (False, True):
                     line = narrow_line(guest)
                     if kept:
                         assert send_poll(line).status == 200
-                    line.send(said)
+                    line.send(output)
                     gone(line)
                     assert other.get().status == 200
         until_closed(service)
@@ -631,14 +633,14 @@ def test_after_a_thousand_connections_nothing_is_left(front: bool) -> None:
         connections = service._session.node.endpoint.connections
         until_closed(service)
         before = descriptors()
-        for said in (GET, ODD, LAST, b"", GET[:9]):
+        for output in (GET, ODD, LAST, b"", GET[:9]):
             with contextlib.ExitStack() as stack:
                 for n in range(200):
                     line = stack.enter_context(guests[n % 40].line())
-                    line.send(said)
-                    if said in (GET, ODD, LAST):
+                    line.send(output)
+                    if output in (GET, ODD, LAST):
                         assert line.answer().status == 200
-                if said in (GET, ODD):
+                if output in (GET, ODD):
                     assert connections.total == 200
         until_closed(service)
         until(lambda: descriptors() <= before)
@@ -662,8 +664,8 @@ def test_a_client_that_is_killed_leaves_nothing_behind(service: Service, group: 
     connections, own = service._session.node.endpoint.connections, group[0].name
     until(lambda: own not in connections._held)
     host, port = group[0].place
-    for said in (GET, ODD):
-        words = said.decode().encode("unicode_escape").decode()
+    for output in (GET, ODD):
+        words = output.decode().encode("unicode_escape").decode()
         argv = [sys.executable, "-c", CLIENT, words, host, str(port)]
         pipe = subprocess.PIPE
         process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True)

@@ -46,9 +46,9 @@ def asked(url: str, which: str) -> tuple[int, dict[str, Any]]:
 
 def wrong(service: Service, which: str) -> dict[str, str]:
     """The parts that fail; the status fits them."""
-    status, said = asked(service.control_url, which)
-    failing = {part: says for part, says in said["parts"].items() if says != "ok"}
-    assert (status, said["status"]) == ((503, "failing") if failing else (200, "ok"))
+    status, output = asked(service.control_url, which)
+    failing = {part: says for part, says in output["parts"].items() if says != "ok"}
+    assert (status, output["status"]) == ((503, "failing") if failing else (200, "ok"))
     return failing
 
 
@@ -78,9 +78,9 @@ def test_health_checks_need_no_token_and_reveal_no_paths(service: Service, tmp_p
     full(service)
     with pytest.raises(ControlError, match="needs a token"):
         ControlClient(service.control_url).status()
-    status, said = asked(service.control_url, "readyz")
+    status, output = asked(service.control_url, "readyz")
     assert status == 503
-    assert str(tmp_path) not in json.dumps(said)
+    assert str(tmp_path) not in json.dumps(output)
 
 
 def full(service: Service) -> None:
@@ -130,32 +130,32 @@ def test_a_full_disk_makes_it_unready_but_not_unhealthy_until_there_is_room(
 def test_the_failure_and_recovery_of_a_part_are_logged(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[tuple[str, str]] = []
+    reported: list[tuple[str, str]] = []
 
     class Log:
         def error(self, _: str, **fields: str) -> None:
-            told.append(("error", fields["part"]))
+            reported.append(("error", fields["part"]))
 
         def info(self, _: str, **fields: str) -> None:
-            told.append(("info", fields["part"]))
+            reported.append(("info", fields["part"]))
 
     monkeypatch.setattr(health, "log", Log())
     full(service)
-    until(lambda: len(told) == 1)
+    until(lambda: len(reported) == 1)
     limited(service, 1_000_000)
     service._session.run(service._session.node.poll_index.save(service._session.node.writer.now()))
-    until(lambda: len(told) == 2)
-    assert told == [("error", "state"), ("info", "state")]
+    until(lambda: len(reported) == 2)
+    assert reported == [("error", "state"), ("info", "state")]
 
 
 def test_another_reason_of_a_failure_is_logged_but_not_its_duration(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
     class Log:
         def error(self, _says: str, **fields: str) -> None:
-            told.append(fields["why"])
+            reported.append(fields["why"])
 
     monkeypatch.setattr(health, "log", Log())
     well = service._session.node.health
@@ -167,8 +167,8 @@ def test_another_reason_of_a_failure_is_logged_but_not_its_duration(
         asked = guard.monotonic() - seconds
         monkeypatch.setattr(well, "_store_asked_at", asked)
         well._log_changes()
-    assert told[:-1] == reasons
-    assert told[-1].endswith(" 31 s")
+    assert reported[:-1] == reasons
+    assert reported[-1].endswith(" 31 s")
     monkeypatch.undo()
 
 

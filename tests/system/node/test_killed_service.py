@@ -43,9 +43,9 @@ async def killed_again_and_again(directory: Path) -> LoadGenerator:
             if life >= KILLS and unanswered > IN_THE_MIDDLE:
                 break
             if life % 7 == 0:  # one after the other; each is killed again and again
-                said = {"type": "Freeze", "groups": ["shop", "sql"], "at_once": 2, "bake": 30}
-                said["allow_overlap"] = True  # the one before may not be over
-                await guests.control("POST", "/v1/rollouts", said)
+                output = {"type": "Freeze", "groups": ["shop", "sql"], "at_once": 2, "bake": 30}
+                output["allow_overlap"] = True  # the one before may not be over
+                await guests.control("POST", "/v1/rollouts", output)
             await asyncio.wait([crowd], timeout=guests.chance.uniform(0.0, 0.35))
             assert not crowd.done(), crowd
             guests.killing()

@@ -49,7 +49,7 @@ def serving(directory: Path, **settings: Any) -> Iterator[tuple[Running, Control
         running.stop()
 
 
-def said(running: Running) -> list[dict[str, Any]]:
+def output(running: Running) -> list[dict[str, Any]]:
     return [json.loads(line) for line in list(running.stderr)]
 
 
@@ -57,7 +57,7 @@ def about(running: Running, **fields: Any) -> list[dict[str, Any]]:
     """The lines that have these fields."""
     return [
         line
-        for line in said(running)
+        for line in output(running)
         if all(key in line and line[key] == value for key, value in fields.items())
     ]
 
@@ -81,8 +81,8 @@ def test_changes_and_calls_are_lines_that_a_program_can_read(tmp_path: Path) -> 
         assert (refused["status"], refused["level"]) == (404, "info")
         assert refused["event"] != carried_out["event"]
         assert about(running, method="GET") == []
-        assert [line for line in said(running) if line["level"] == "error"] == []
-        for line in said(running):
+        assert [line for line in output(running) if line["level"] == "error"] == []
+        for line in output(running):
             assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", line["timestamp"])
             assert line["level"] in ("info", "warning", "error")
 
@@ -105,7 +105,7 @@ def test_at_level_warning_only_warnings_and_errors_are_logged(tmp_path: Path) ->
         client.schedule(ScheduleRequest(type="Reboot", machines=["web_0"]))
         assert client.events()
         running.stop()
-        assert [line for line in said(running) if line["level"] == "info"] == []
+        assert [line for line in output(running) if line["level"] == "info"] == []
 
 
 def test_a_full_disk_or_closed_pipe_for_the_log_stops_nothing(tmp_path: Path) -> None:

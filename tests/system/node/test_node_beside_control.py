@@ -174,6 +174,6 @@ def test_a_socket_that_is_not_ours_is_left_alone_and_the_start_is_refused(tmp_pa
     with beside(tmp_path) as service:
         second = Beside(tmp_path, service.path, state="second.db")
         assert second.start().wait() == 1
-        assert "another service listens there" in second.said_so_far()
+        assert "another service listens there" in second.logged_so_far()
         second.close()
         assert service.joined()

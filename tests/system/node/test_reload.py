@@ -131,8 +131,8 @@ class Reloaded:
         self._file = directory / "serve.toml"
         self._service = service
         self._file.write_text(before)
-        said, _ = load(self._file, {})
-        self.reloading = Reloader(said, lambda: load(self._file, {}))
+        output, _ = load(self._file, {})
+        self.reloading = Reloader(output, lambda: load(self._file, {}))
 
     def __call__(self, text: str) -> Report:
         self._file.write_text(text)

@@ -84,11 +84,11 @@ def test_watchdog_messages_are_sent_only_while_healthy() -> None:
 
     with NotifySocket(address) as manager:
         asyncio.run(life())
-        said = manager.drain()
-    assert said[:4] == [{"WATCHDOG": "1"}, {"STATUS": "fine"}, *[{"WATCHDOG": "1"}] * 2]
-    assert said[4]["STATUS"].endswith(": scheduler: stopped")
-    assert said[5] == {"WATCHDOG": "1"}
-    assert sum("WATCHDOG" in one for one in said) == looked.count("")
+        output = manager.drain()
+    assert output[:4] == [{"WATCHDOG": "1"}, {"STATUS": "fine"}, *[{"WATCHDOG": "1"}] * 2]
+    assert output[4]["STATUS"].endswith(": scheduler: stopped")
+    assert output[5] == {"WATCHDOG": "1"}
+    assert sum("WATCHDOG" in one for one in output) == looked.count("")
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,8 @@ def test_sockets_are_taken_by_name_and_the_environment_forgets_them(
     listener: socket.socket,
 ) -> None:
     fd = listener.fileno()
-    said = handed("metadata:control:metadata", fd, fd, fd)
-    assert said == "HandedOverSockets(metadata=(3, 5), control=4, nodes=None) []\n"
+    output = handed("metadata:control:metadata", fd, fd, fd)
+    assert output == "HandedOverSockets(metadata=(3, 5), control=4, nodes=None) []\n"
 
 
 def test_a_socket_without_a_name_that_is_known_is_refused(listener: socket.socket) -> None:

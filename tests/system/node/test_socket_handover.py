@@ -102,7 +102,7 @@ def test_several_sockets_for_one_address_are_refused(tmp_path: Path) -> None:
     with listening() as listener, listener.dup() as another:
         sockets = {listener.fileno(): "metadata", another.fileno(): "metadata"}
         assert service.start(sockets=sockets).wait() == 1
-    assert "2 sockets called 'metadata' were handed over" in service.said_so_far()
+    assert "2 sockets called 'metadata' were handed over" in service.logged_so_far()
 
 
 def test_a_service_that_stops_answers_whoever_waits_at_its_own_sockets(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_handed_over_address_must_be_as_confined_as_one_of_our_own(tmp_path: P
     service = PolledService(tmp_path)
     with socket.create_server(("0.0.0.0", 0)) as made:
         assert service.start(sockets={made.fileno(): "metadata"}).wait() == 1
-    assert "allow_other_addresses" in service.said_so_far()
+    assert "allow_other_addresses" in service.logged_so_far()
 
 
 def test_systemd_starts_it_with_the_first_caller(tmp_path: Path) -> None:

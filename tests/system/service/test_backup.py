@@ -104,11 +104,11 @@ def test_an_existing_file_is_replaced_only_with_force(service: Service, tmp_path
         assert "pass --force" in done.output
     done = typed("backup", backup, "--url", service.control_url, "--force", "--json")
     assert done.exit_code == 0, done.output
-    said = json.loads(done.stdout)
-    assert said["file"] == str(backup)
-    assert said["bytes"] == backup.stat().st_size
-    assert said["contents"]["machines"] == 11
-    assert said["contents"]["schema"] == SCHEMA_VERSION
+    printed = json.loads(done.stdout)
+    assert printed["file"] == str(backup)
+    assert printed["bytes"] == backup.stat().st_size
+    assert printed["contents"]["machines"] == 11
+    assert printed["contents"]["schema"] == SCHEMA_VERSION
 
 
 def test_a_backup_path_above_the_root_is_the_root(
@@ -412,15 +412,15 @@ def test_a_restore_reports_the_new_and_the_previous_state(tmp_path: Path) -> Non
         service.schedule("Reboot", "web_0")
         life.copy(service)
     done = typed("restore", life.backup, "--state", tmp_path / "other.db", "--json")
-    said = json.loads(done.stdout)
-    assert (said["file"], said["kept"]) == (str(tmp_path / "other.db"), None)
+    printed = json.loads(done.stdout)
+    assert (printed["file"], printed["kept"]) == (str(tmp_path / "other.db"), None)
     done = typed("restore", life.backup, "--state", life.state, "--json")
     assert done.exit_code == 1
     assert "exists; pass --force" in done.output
     done = typed("restore", life.backup, "--state", life.state, "--json", "--force")
-    said = json.loads(done.stdout)
-    assert said["kept"] == f"{life.state}.before-restore"
-    assert said["contents"]["active_events"] == 1
+    printed = json.loads(done.stdout)
+    assert printed["kept"] == f"{life.state}.before-restore"
+    assert printed["contents"]["active_events"] == 1
 
 
 def test_a_restore_notes_whether_the_copy_has_tokens(tmp_path: Path) -> None:
@@ -755,13 +755,13 @@ class Process:
 
     def end(self) -> tuple[int, str]:
         self.process.terminate()
-        _, said = self.process.communicate(timeout=LIMIT)
-        return self.process.returncode, said
+        _, printed = self.process.communicate(timeout=LIMIT)
+        return self.process.returncode, printed
 
     def ended(self) -> tuple[int, str]:
         """By itself."""
-        _, said = self.process.communicate(timeout=LIMIT)
-        return self.process.returncode, said
+        _, printed = self.process.communicate(timeout=LIMIT)
+        return self.process.returncode, printed
 
 
 def test_serve_upgrades_only_when_told_to(
@@ -769,26 +769,26 @@ def test_serve_upgrades_only_when_told_to(
 ) -> None:
     state = sample_state(tmp_path)
     before = state.read_bytes()
-    status, said = Process(tmp_path, "serve", "--state", state, next_version=True).ended()
+    status, printed = Process(tmp_path, "serve", "--state", state, next_version=True).ended()
     assert status == 1
-    assert said.startswith(f"forewarn: {state} has schema {THIS}, this version has {NEXT}: ")
-    assert "forewarn upgrade --state" in said
-    assert said.count("\n") == 1
+    assert printed.startswith(f"forewarn: {state} has schema {THIS}, this version has {NEXT}: ")
+    assert "forewarn upgrade --state" in printed
+    assert printed.count("\n") == 1
     assert state.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["state.db"]
     done = typed("backup", tmp_path / "backup.db", "--state", state)  # as it says
     assert done.exit_code == 0, done.output
     service = Process(tmp_path, "serve", "--state", state, "--migrate", next_version=True)
     assert ControlClient(service.urls()["control"]).status().machines == 11
-    status, said = service.end()
+    status, printed = service.end()
     assert status == 0
     kept = tmp_path / f"state.db.schema-{THIS}"
-    assert str(kept) in said
+    assert str(kept) in printed
     # This version refuses the upgraded state, and leaves it alone.
     before = state.read_bytes()
-    status, said = Process(tmp_path, "serve", "--state", state).ended()
+    status, printed = Process(tmp_path, "serve", "--state", state).ended()
     assert status == 1
-    assert f"{state} has schema {NEXT}, " in said
+    assert f"{state} has schema {NEXT}, " in printed
     assert state.read_bytes() == before
     # What was kept can be restored like any other copy: by the next version, and by this one.
     request.getfixturevalue("next_version")

@@ -104,14 +104,14 @@ class Site:
     def may_go_on(self) -> None:
         """It has what it waits for, as soon as it waits for it."""
 
-        def told() -> bool:
+        def let_go_on() -> bool:
             try:
                 os.close(os.open(self.directory / "may_go_on", os.O_WRONLY | os.O_NONBLOCK))
             except OSError:
                 return False
             return True
 
-        until(told)
+        until(let_go_on)
 
     def is_over(self, id: str) -> bool:
         return self.operator.event(id).status == "Finished"

@@ -137,9 +137,9 @@ def test_a_commit_that_could_not_be_synced_is_not_answered_and_keeps_its_outcome
         with service.failing():
             assert service.asked(method, url, body) is None, what
             assert service.running.wait() == os.EX_IOERR
-        told = "".join(service.running.stderr)
-        assert "outcome of " in told
-        assert "Traceback" not in told
+        reported = "".join(service.running.stderr)
+        assert "outcome of " in reported
+        assert "Traceback" not in reported
         service = start()
         assert "synced again" in "".join(service.running.stderr)
         before = service.events()

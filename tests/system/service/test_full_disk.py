@@ -128,7 +128,7 @@ class Night:
     def schedule(self, type: str = "Reboot") -> str:
         return self.operator.schedule(ScheduleRequest(type=type, machines=["web_0"])).id
 
-    def told(self, words: str) -> int:
+    def reported(self, words: str) -> int:
         return sum(words in line for line in self.running.stderr)
 
     def kill(self) -> None:
@@ -158,20 +158,20 @@ def test_a_full_disk_stops_decisions_and_nothing_else_and_only_while_it_is_full(
         with pytest.raises(ControlError, match=r"has not happened: .*full"):
             night.schedule("Freeze")
     assert night.poll() == before
-    until(lambda: night.told("the state cannot") == 1)
+    until(lambda: night.reported("the state cannot") == 1)
     assert night.asked(f"{night.control}/readyz")[0] == 503
     assert night.asked(f"{night.control}/healthz")[0] == 200
     assert night.operator.event(event).approved is None
     with pytest.raises(ControlError, match="no copy"):
         night.operator.backup(lambda _: None)
-    assert night.told("a request could") == 1
-    assert night.told("the event trace") == 1
+    assert night.reported("a request could") == 1
+    assert night.reported("the event trace") == 1
     disk.empty()
     assert night.approve(event) == 200  # without a restart
     (shown,) = night.poll()
     assert (shown["EventId"], shown["EventStatus"]) == (event, "Started")
     second = night.schedule("Freeze")
-    until(lambda: night.told("the state can be") == 1)
+    until(lambda: night.reported("the state can be") == 1)
     assert night.asked(f"{night.control}/readyz")[0] == 200
     night.kill()
     again = Night(disk)

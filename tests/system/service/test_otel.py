@@ -58,14 +58,14 @@ class _Taking(http.server.BaseHTTPRequestHandler):
         if self.server.answers == 200:
             self.server.raw.append(body)
             for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-                said = {a.key: a.value.string_value for a in resource.resource.attributes}
-                self.server.resources.append(said)
+                output = {a.key: a.value.string_value for a in resource.resource.attributes}
+                self.server.resources.append(output)
                 for scope in resource.scope_spans:
                     self.server.spans.extend(scope.spans)
         self.send_response(self.server.answers)
         self.end_headers()
 
-    def log_message(self, *said: object) -> None:
+    def log_message(self, *output: object) -> None:
         """Nothing."""
 
 
@@ -119,10 +119,10 @@ def test_a_call_its_commit_and_the_drivers_attempt_are_one_trace(collector: Coll
     (raising,) = collector.named("POST /v1/events")
     assert raising.trace_id.hex() == "0af7651916cd43dd8448eb211c80319c"  # its caller's
     assert raising.parent_span_id.hex() == "b7ad6b7169203331"
-    said = attributes(raising)
-    assert said["http.request.method"] == "POST"
-    assert said["http.response.status_code"] == 201
-    assert said["forewarn.by"] == "operator"
+    output = attributes(raising)
+    assert output["http.request.method"] == "POST"
+    assert output["http.response.status_code"] == 201
+    assert output["forewarn.by"] == "operator"
     commits = {span.span_id: span for span in collector.named("commit")}
     (raised,) = [span for span in commits.values() if span.parent_span_id == raising.span_id]
     assert raised.trace_id == raising.trace_id
@@ -134,10 +134,10 @@ def test_a_call_its_commit_and_the_drivers_attempt_are_one_trace(collector: Coll
     assert attempt.parent_span_id == approved.span_id
     assert attempt.trace_id == approving.trace_id
     assert [link.span_id for link in attempt.links] == [raised.span_id]
-    said = attributes(attempt)
-    assert (said["forewarn.event_id"], said["forewarn.event_type"]) == (event.id, "Reboot")
-    assert (said["forewarn.group"], said["forewarn.attempt"]) == ("web", 1)
-    assert said["forewarn.result"] in ("again", "done")
+    output = attributes(attempt)
+    assert (output["forewarn.event_id"], output["forewarn.event_type"]) == (event.id, "Reboot")
+    assert (output["forewarn.group"], output["forewarn.attempt"]) == ("web", 1)
+    assert output["forewarn.result"] in ("again", "done")
     # Its answer is stored within it.
     assert any(span.parent_span_id == attempt.span_id for span in commits.values())
     assert collector.resources[0]["service.name"] == "forewarn"
@@ -210,9 +210,9 @@ def test_a_failing_collector_stops_nothing_and_is_logged_once(
             for _ in range(30):
                 service.cancel(service.schedule("Freeze", "web_0"))
         assert service.get("web_0").status == 200
-    told = [r for r in caplog.records if r.name.startswith("opentelemetry")]
-    assert len(told) <= 1
-    assert all(record.exc_info is None for record in told)
+    reported = [r for r in caplog.records if r.name.startswith("opentelemetry")]
+    assert len(reported) <= 1
+    assert all(record.exc_info is None for record in reported)
 
 
 def test_nothing_is_imported_while_it_is_off() -> None:

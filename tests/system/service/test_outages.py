@@ -207,13 +207,13 @@ def test_a_head_that_is_too_long_is_cut_off_and_disturbs_nobody(head: bytes) -> 
         assert service.get("web_1").status == 200
 
 
-@pytest.mark.parametrize("said", [b"", b"GET /meta", b"GET / HTTP/1.1\r\nMetadata: tr"])
-def test_silent_connections_are_closed(said: bytes) -> None:
+@pytest.mark.parametrize("output", [b"", b"GET /meta", b"GET / HTTP/1.1\r\nMetadata: tr"])
+def test_silent_connections_are_closed(output: bytes) -> None:
     limits = Limits(head_timeout=0.2, keep_alive=1)
     with Service(SAMPLE, sockets=True, limits=limits) as service:
         port = int(service.url().rpartition(":")[2])
         with socket.create_connection((service.addresses["web_0"], port), timeout=LIMIT) as guest:
-            guest.sendall(said)
+            guest.sendall(output)
             assert guest.recv(4096) == b""
 
 

@@ -67,11 +67,11 @@ async def lived(state: Path, clock: RealClock) -> tuple[bool, str, list[Record]]
 def readiness(service: ServeProcess) -> dict[str, str]:
     """The parts that are not well."""
     try:
-        said = service.get("/readyz")
+        output = service.get("/readyz")
     except urllib.error.HTTPError as error:
         with error:
-            said = json.load(error)
-    return {part: why for part, why in said["parts"].items() if why != "ok"}
+            output = json.load(error)
+    return {part: why for part, why in output["parts"].items() if why != "ok"}
 
 
 def history(service: ServeProcess) -> list[str]:

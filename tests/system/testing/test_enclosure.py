@@ -75,37 +75,37 @@ def _target(service: Service, machine: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _said(inside: Enclosure, *argv: str) -> str:
+def _output(inside: Enclosure, *argv: str) -> str:
     process = inside.popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    said, complained = process.communicate(timeout=LIMIT)
+    output, complained = process.communicate(timeout=LIMIT)
     assert process.returncode == 0, complained
-    return str(said)
+    return str(output)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_an_unmodified_client_is_answered(inside: Enclosure, client: str) -> None:
     argv = CLIENTS[client]
     require(shutil.which(argv[0]), f"{client} (apt-get install {client})")
-    assert json.loads(_said(inside, *argv))["Events"] == []
+    assert json.loads(_output(inside, *argv))["Events"] == []
 
 
 def test_a_program_inside_is_answered_as_its_machine(service: Service, inside: Enclosure) -> None:
-    assert _said(inside, *WHO) == "web_0"
+    assert _output(inside, *WHO) == "web_0"
     with Enclosure(_target(service, "sql-1"), network="none") as other:
-        assert _said(other, *WHO) == "sql-1"
+        assert _output(other, *WHO) == "sql-1"
 
 
 def test_an_approval_from_inside_starts_the_event(service: Service, inside: Enclosure) -> None:
     event = service.schedule("Reboot", "web_0")
     body = json.dumps({"StartRequests": [{"EventId": event.id}]})
-    _said(inside, "curl", "--silent", "--fail", "--header", "Metadata:true", "-d", body, DOCUMENT)
+    _output(inside, "curl", "--silent", "--fail", "--header", "Metadata:true", "-d", body, DOCUMENT)
     assert service.document("web_0")["Events"][0]["EventStatus"] == "Started"
     service.clock.advance("1h")
     assert service.document("web_0")["Events"] == []
 
 
 def test_two_hundred_connections_are_kept_at_once(inside: Enclosure) -> None:
-    assert _said(inside, sys.executable, "-I", "-S", "-c", MANY) == "all answered\n"
+    assert _output(inside, sys.executable, "-I", "-S", "-c", MANY) == "all answered\n"
 
 
 def test_a_program_keeps_user_directory_and_environment(
@@ -116,9 +116,9 @@ def test_a_program_keeps_user_directory_and_environment(
     process = inside.popen(
         ["sh", "-c", script], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    said, _ = process.communicate("typed\n", timeout=LIMIT)
+    output, _ = process.communicate("typed\n", timeout=LIMIT)
     outside = subprocess.run(["sh", "-c", "ulimit -n"], capture_output=True, text=True, check=True)
-    assert said.splitlines() == [
+    assert output.splitlines() == [
         str(os.getuid()),
         str(tmp_path),
         "kept http://169.254.169.254",
@@ -130,7 +130,7 @@ def test_a_program_keeps_user_directory_and_environment(
 def test_signals_are_as_a_program_expects_them(inside: Enclosure) -> None:
     """Python ignores SIGPIPE; a program that is started by it must not. Those beyond 31 are the C
     library's own: it has them ignored in whatever make starts."""
-    status = _said(inside, "grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status")
+    status = _output(inside, "grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status")
     masks = [int(line.split()[1], 16) for line in status.splitlines()]
     assert [mask & 0x7FFF_FFFF for mask in masks] == [0, 0]
 

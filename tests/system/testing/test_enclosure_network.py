@@ -80,8 +80,8 @@ def test_services_on_loopback_are_reached_from_inside(
         ask = [sys.executable, "-I", "-S", "-c", ASK_LOOPBACK, one, other]
         wanted = "loopback" if network == "loopback" else "full"
         found = enclose(prefix, sys.executable, *where, wanted, *ask, path=path)
-    said = "a database on 127.0.0.1\na database on 127.0.7.7\n"
-    assert found == {"network": network, "notes": [], "said": said, "code": 0}
+    output = "a database on 127.0.0.1\na database on 127.0.7.7\n"
+    assert found == {"network": network, "notes": [], "said": output, "code": 0}
 
 
 def test_a_name_server_on_loopback_is_asked_from_inside(tmp_path: Path) -> None:
@@ -115,10 +115,10 @@ def test_the_rest_of_the_network_is_reached(tmp_path: Path, network: str) -> Non
         guest = lab.guests["10.77.0.11"]
         guest.run(["ip", "route", "add", "default", "via", lab.gateway])
         greeting = {8080: b"the service", 8081: b"the world"}
-        for port, said in greeting.items():
+        for port, output in greeting.items():
             listener = lab.host.call(socket.create_server, (lab.gateway, port))
             closing.enter_context(listener)
-            threading.Thread(target=_greet_once, args=(listener, said)).start()
+            threading.Thread(target=_greet_once, args=(listener, output)).start()
         ask = "import socket\nfor place in [('169.254.169.254', 80), ('10.77.0.1', 8081)]:"
         ask += "\n    print(socket.create_connection(place, 20).recv(100).decode())"
         program = [sys.executable, "-I", "-S", "-c", ask]
@@ -141,10 +141,10 @@ def test_helper_processes_end_with_their_keeper_even_if_killed(
     assert found == {"network": network, "ended": 2}  # the anchor, and what is around
 
 
-def _greet_once(listener: socket.socket, said: bytes) -> None:
+def _greet_once(listener: socket.socket, output: bytes) -> None:
     accepted, _ = listener.accept()
     with accepted:
-        accepted.sendall(said)
+        accepted.sendall(output)
 
 
 def test_without_pasta_and_slirp4netns_their_packages_are_named(

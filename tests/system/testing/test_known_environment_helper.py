@@ -27,14 +27,14 @@ subprocess.run("umask; date +%Z; grep -E '^Sig(Blk|Ign)' /proc/self/status", she
 
 
 def test_what_started_them_is_not_inherited() -> None:
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", HOSTILE, "-c", SHOW],
         env={**os.environ, "PYTHONPATH": str(TESTS), "TZ": "Asia/Kathmandu"},
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    mask, zone, *signals = said.splitlines()
+    mask, zone, *signals = output.splitlines()
     assert (mask, zone) == ("0022", "UTC")
     assert [int(line.split()[1], 16) & 0x7FFF_FFFF for line in signals] == [0, 0]
 

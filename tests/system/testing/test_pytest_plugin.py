@@ -162,8 +162,8 @@ def test_two_workers_each_with_services_of_their_own(alone: pytest.Pytester) -> 
     )
     story = result.stdout.str()
     begin = story.index("- forewarn: forewarn -")
-    told = story[begin : story.index("- forewarn: mine -", begin)]
-    pytest.LineMatcher(told.splitlines()).fnmatch_lines(
+    reported = story[begin : story.index("- forewarn: mine -", begin)]
+    pytest.LineMatcher(reported.splitlines()).fnmatch_lines(
         [
             "+0 s          Reboot ???????? of web_0 is announced",
             "+0 s          web_1 is shown document 2: Reboot ???????? Scheduled",
@@ -174,5 +174,5 @@ def test_two_workers_each_with_services_of_their_own(alone: pytest.Pytester) -> 
             "verdict: 1 thing wrong, 1 note (1 machine, 1 event)",
         ]
     )
-    assert "jumpbox is announced" not in told
+    assert "jumpbox is announced" not in reported
     assert "jumpbox is announced" in story[begin:]

@@ -28,10 +28,10 @@ def test_an_id_that_comes_back_is_another_case(tmp_path: Path) -> None:
         async with AgentLoop(tmp_path) as running:
             for times in (1, 2):
                 running.client.queue.put_nowait((event(),))
-                await running.told("hook ended", 2 * times - 1)
+                await running.reported("hook ended", 2 * times - 1)
                 running.client.queue.put_nowait(())
-                await running.told("event handled", times)
-            ended = await running.told("hook ended")
+                await running.reported("event handled", times)
+            ended = await running.reported("hook ended")
             assert [facts["stage"] for facts in ended] == ["prepare", "undo"] * 2
             assert {case.id for case in running.agent.cases} == {"E1.1", "E1.2"}
 
@@ -43,17 +43,17 @@ def test_an_approval_that_is_refused_is_tried_again_until_not_before(tmp_path: P
         async with AgentLoop(tmp_path, approve="when-done") as running:
             running.client.refuses = 1
             running.client.queue.put_nowait((event(),))
-            await running.told("approved")
-            assert len(await running.told("approval failed")) == 1
+            await running.reported("approved")
+            assert len(await running.reported("approval failed")) == 1
             assert running.client.approved == ["E1"]
             running.client.refuses = 1
             running.client.queue.put_nowait((event(), event("E2")))
-            await running.told("approval failed", 2)
+            await running.reported("approval failed", 2)
             running.client.at += timedelta(minutes=15)
             running.client.queue.put_nowait(())
-            await running.told("event handled", 2)
+            await running.reported("event handled", 2)
             assert running.client.approved == ["E1"]
-            over = await running.told("event ended")
+            over = await running.reported("event ended")
             assert [facts["outcome"] for facts in over] == ["finished", "finished"]
 
     asyncio.run(scenario())
@@ -66,11 +66,11 @@ def test_a_failure_is_logged_with_its_output_and_when_it_is_given_up(tmp_path: P
     async def scenario() -> None:
         async with AgentLoop(tmp_path, fails, approve="when-done") as running:
             running.client.queue.put_nowait((event(),))
-            (given_up,) = await running.told("hook given up")
+            (given_up,) = await running.reported("hook given up")
             assert (given_up["stage"], given_up["attempt"]) == ("prepare", 2)
-            ended = await running.told("hook ended")
-            said = [(one["ok"], one["code"], one["output"]) for one in ended]
-            assert said == [(False, 3, "no room")] * 2
+            ended = await running.reported("hook ended")
+            output = [(one["ok"], one["code"], one["output"]) for one in ended]
+            assert output == [(False, 3, "no room")] * 2
             assert running.client.approved == []
 
     asyncio.run(scenario())
@@ -82,8 +82,8 @@ def test_an_event_without_a_matching_rule_is_logged_once_and_ignored(tmp_path: P
             for _ in range(3):
                 running.client.queue.put_nowait((event(),))
             running.client.queue.put_nowait((event(), event("E2", type="Freeze")))
-            await running.told("hook ended")
-            seen = await running.told("event seen")
+            await running.reported("hook ended")
+            seen = await running.reported("event seen")
             assert [(facts["event"], facts["rule"]) for facts in seen] == [
                 ("E1", None),
                 ("E2", "all"),
@@ -106,13 +106,13 @@ def test_a_state_that_cannot_be_written_is_reported_and_tried_again(
 
             monkeypatch.setattr(running.store, "save", fails)
             running.client.queue.put_nowait((event(),))
-            (trouble,) = await running.told("problem")
+            (trouble,) = await running.reported("problem")
             assert os.strerror(errno.ENOSPC) in trouble["why"]
             assert running.agent.cases == ()
             full = False
             running.client.queue.put_nowait((event(),))
-            await running.told("hook ended")
-            assert len(await running.told("problem resolved")) == 1
+            await running.reported("hook ended")
+            assert len(await running.reported("problem resolved")) == 1
 
     asyncio.run(scenario())
 
@@ -131,9 +131,9 @@ def test_an_event_that_cannot_be_saved_does_not_block_another(
 
             monkeypatch.setattr(running.store, "save", putting)
             running.client.queue.put_nowait((event("E1"), event("E2")))
-            (ended,) = await running.told("hook ended")
+            (ended,) = await running.reported("hook ended")
             assert ended["event"] == "E2"
-            assert [facts["about"] for facts in await running.told("problem")] == ["cases"]
+            assert [facts["about"] for facts in await running.reported("problem")] == ["cases"]
 
     asyncio.run(scenario())
 
@@ -144,15 +144,15 @@ def test_undos_run_while_the_endpoint_is_unreachable(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with AgentLoop(tmp_path) as running:
             running.client.queue.put_nowait((event(), event("E2")))
-            await running.told("hook ended", 2)
+            await running.reported("hook ended", 2)
         running = AgentLoop(tmp_path)
         first = next(case for case in running.agent.cases if case.event.id == "E1")
         later = next(case for case in running.agent.cases if case.event.id == "E2")
         running.client.there = False
         running.agent._cases.change(later.id, over="withdrawn", over_at=BEGINNING)
         async with running:
-            await running.told("event handled")
-            ended = await running.told("hook ended")
+            await running.reported("event handled")
+            ended = await running.reported("hook ended")
             assert [(facts["event"], facts["stage"]) for facts in ended] == [("E2", "undo")]
             assert not running.agent._cases.progress(first).runs_of("hook", "undo")
 
@@ -165,11 +165,11 @@ def test_prepared_hooks_are_undone_even_if_the_state_is_removed(
     async def scenario() -> None:
         async with AgentLoop(tmp_path / "state") as running:
             running.client.queue.put_nowait((event(),))
-            await running.told("hook ended")
+            await running.reported("hook ended")
             shutil.rmtree(tmp_path / "state")
             running.client.queue.put_nowait(())
-            await running.told("event handled")
-            ended = await running.told("hook ended", 2)
+            await running.reported("event handled")
+            ended = await running.reported("hook ended", 2)
             assert [facts["stage"] for facts in ended] == ["prepare", "undo"]
 
     asyncio.run(scenario())
@@ -179,10 +179,10 @@ def test_an_event_that_an_older_version_does_not_list_is_not_over(tmp_path: Path
     async def scenario() -> None:
         async with AgentLoop(tmp_path) as running:
             running.client.queue.put_nowait((event(type="Terminate"), event("E2")))
-            await running.told("hook ended", 2)
+            await running.reported("hook ended", 2)
             running.client.hidden = frozenset({"Terminate"})
             running.client.queue.put_nowait(())
-            (over,) = await running.told("event handled")
+            (over,) = await running.reported("event handled")
             assert over["event"] == "E2"
 
     asyncio.run(scenario())
@@ -193,10 +193,10 @@ def test_readiness_that_the_service_lost_is_reported_again(tmp_path: Path) -> No
         async with AgentLoop(tmp_path, approve="coordinated") as running:
             running.client.ready_ones = set()
             running.client.queue.put_nowait((event(resources=("web_0", "web_1")),))
-            await running.told("ready")
+            await running.reported("ready")
             running.client.ready_ones = {"web_1"}  # the service came back without its state
-            await running.told("ready", 2)
-            await running.told("approved")
+            await running.reported("ready", 2)
+            await running.reported("approved")
 
     asyncio.run(scenario())
 
@@ -248,7 +248,7 @@ def test_a_stopped_runner_is_reported_with_a_remedy_after_its_time(
     async def scenario() -> None:
         async with AgentLoop(tmp_path, stops) as running:
             running.client.queue.put_nowait((event(),))
-            (overdue,) = await running.told("hook overdue")
+            (overdue,) = await running.reported("hook overdue")
             process = overdue["process"]
             assert f"kill -CONT {process}" in overdue["why"]
             seen = running.agent.status()
@@ -257,9 +257,9 @@ def test_a_stopped_runner_is_reported_with_a_remedy_after_its_time(
                 "overdue"
             ]
             os.kill(process, signal.SIGCONT)
-            await running.told("hook ended")
+            await running.reported("hook ended")
             assert running.agent.status().overdue == 0
-            assert len(await running.told("hook overdue")) == 1
+            assert len(await running.reported("hook overdue")) == 1
 
     asyncio.run(scenario())
 
@@ -277,10 +277,10 @@ def test_an_undo_that_is_given_up_is_logged_with_a_remedy(
     async def scenario() -> None:
         async with AgentLoop(tmp_path, fails) as running:
             running.client.queue.put_nowait((event(),))
-            await running.told("hook ended")
+            await running.reported("hook ended")
             running.client.queue.put_nowait(())
-            (given_up,) = await running.told("hook given up")
-            await running.told("event handled")
+            (given_up,) = await running.reported("hook given up")
+            await running.reported("event handled")
             says.append(given_up["why"])
 
     says: list[str] = []

@@ -15,7 +15,7 @@ from forewarn import cli
 LONG = "x" * 256  # one more than a name may have
 
 
-def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> str:
+def output(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> str:
     monkeypatch.setattr(sys, "argv", ["forewarn", *words])
     with pytest.raises(SystemExit) as ended:
         cli.main()
@@ -43,7 +43,7 @@ def test_a_path_that_is_too_long_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = tmp_path / LONG
-    says = said(capsys, monkeypatch, *command, str(path))
+    says = output(capsys, monkeypatch, *command, str(path))
     assert says == f"forewarn: {path}: {os.strerror(errno.ENAMETOOLONG)}"
 
 
@@ -61,7 +61,7 @@ def test_a_loop_of_links_is_reported(
     path = tmp_path / "one"
     path.symlink_to(tmp_path / "other")
     (tmp_path / "other").symlink_to(path)
-    says = said(capsys, monkeypatch, *command, str(path))
+    says = output(capsys, monkeypatch, *command, str(path))
     assert says.startswith("forewarn: ")
     assert "\n" not in says
 
@@ -75,7 +75,7 @@ def test_a_nul_in_the_settings_is_reported(
 ) -> None:
     file = tmp_path / "forewarn.toml"
     file.write_text(f'history = "1d"\n{key} = "a\\u0000b"\n')
-    says = said(capsys, monkeypatch, "config", "check", "--config", str(file))
+    says = output(capsys, monkeypatch, "config", "check", "--config", str(file))
     assert re.match(f"forewarn: {file}:2: {key}: .*NUL", says)
 
 
@@ -92,7 +92,7 @@ def test_a_file_that_is_not_text_is_reported(
 ) -> None:
     path = tmp_path / "image"
     path.write_bytes(b"GIF89a\xff\x00")
-    says = said(capsys, monkeypatch, *command, str(path))
+    says = output(capsys, monkeypatch, *command, str(path))
     assert says == f"forewarn: {path}: not UTF-8 text (byte 7)"
 
 
@@ -115,7 +115,7 @@ def test_a_file_in_a_directory_that_does_not_exist_is_refused_at_the_start(
 ) -> None:
     path = tmp_path / "none" / "report.html"
     words = [*command, option, str(path), *(["--", "true"] if "run" in command else [])]
-    says = " ".join(said(capsys, monkeypatch, *words).split())
+    says = " ".join(output(capsys, monkeypatch, *words).split())
     assert option in says
     assert "does not exist" in says
 
@@ -124,5 +124,5 @@ def test_a_file_in_a_directory_that_does_not_exist_is_refused_at_the_start(
 def test_a_file_that_is_not_a_trace_is_refused(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    says = said(capsys, monkeypatch, command, __file__)
+    says = output(capsys, monkeypatch, command, __file__)
     assert re.match(f"forewarn: {__file__}: .*not a trace", says)

@@ -22,7 +22,7 @@ def event(id: str = "A", status: str = "Scheduled", type: str = "Reboot") -> Eve
     return Event(id=id, type=type, status=status, resources=("web_0",), not_before=not_before)
 
 
-def told(*documents: list[Event], at: datetime = NOON) -> list[tuple[str, ...]]:
+def reported(*documents: list[Event], at: datetime = NOON) -> list[tuple[str, ...]]:
     following = ChangeTracker()
     looked = (following.update(Document(1, tuple(one)), at) for one in documents)
     return [tuple(f"{change.event.id} {change.kind}" for change in changes) for changes in looked]
@@ -68,14 +68,14 @@ def test_an_event_appears_starts_at_most_once_and_ends_once(
         open_ones = {id for id, life in lives.items() if life[-1] in ("appeared", "started")}
         assert open_ones == listed, "what is listed has begun, and everything else has ended"
     for life in lives.values():
-        said = " ".join(life)
+        response = " ".join(life)
         for whole in (
             "appeared started finished",
             "appeared finished",
             "appeared withdrawn",
         ):
-            said = said.replace(whole, "")
-        assert said.split() in ([], ["appeared"], ["appeared", "started"])
+            response = response.replace(whole, "")
+        assert response.split() in ([], ["appeared"], ["appeared", "started"])
 
 
 @settings(max_examples=examples(30))
@@ -97,11 +97,11 @@ def test_the_same_document_twice_gives_no_changes(shown: list[Document]) -> None
 
 
 def test_an_event_first_seen_started_has_appeared() -> None:
-    assert told([event(status="Started")]) == [("A appeared", "A started")]
+    assert reported([event(status="Started")]) == [("A appeared", "A started")]
 
 
 def test_ended_events_are_reported_before_new_ones() -> None:
-    assert told([event("A")], [event("B")]) == [("A appeared",), ("A withdrawn", "B appeared")]
+    assert reported([event("A")], [event("B")]) == [("A appeared",), ("A withdrawn", "B appeared")]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_scheduled_event_that_disappears_was_withdrawn_or_finished(
 
 def test_a_document_that_goes_back_does_not_start_an_event_twice() -> None:
     started = event(status="Started")
-    assert told([started], [event()], [started], []) == [
+    assert reported([started], [event()], [started], []) == [
         ("A appeared", "A started"),
         (),
         (),
@@ -136,7 +136,11 @@ def test_a_document_that_goes_back_does_not_start_an_event_twice() -> None:
 
 
 def test_an_event_that_is_listed_again_appears_again() -> None:
-    assert told([event()], [], [event()]) == [("A appeared",), ("A withdrawn",), ("A appeared",)]
+    assert reported([event()], [], [event()]) == [
+        ("A appeared",),
+        ("A withdrawn",),
+        ("A appeared",),
+    ]
 
 
 def test_an_event_that_a_version_does_not_list_is_not_over() -> None:

@@ -33,9 +33,9 @@ from helpers.scripted_client import EVENT, body
 STARTED = {**EVENT, "EventStatus": "Started", "NotBefore": ""}
 
 
-def http(status: int, said: bytes = b"", tag: str = "") -> bytes:
-    head = f"HTTP/1.1 {status} X\r\nContent-Length: {len(said)}\r\n"
-    return (head + (f"ETag: {tag}\r\n" if tag else "") + "\r\n").encode() + said
+def http(status: int, response: bytes = b"", tag: str = "") -> bytes:
+    head = f"HTTP/1.1 {status} X\r\nContent-Length: {len(response)}\r\n"
+    return (head + (f"ETag: {tag}\r\n" if tag else "") + "\r\n").encode() + response
 
 
 SCRIPT = [
@@ -67,9 +67,9 @@ class Scripted(Raw):
     def _play(self, connection: object) -> None:
         while self._left and (head := read_head(connection)):  # type: ignore[arg-type]
             self.heads.append(head)
-            said = self._left.pop(0)
-            connection.sendall(said)  # type: ignore[attr-defined]
-            if not said.startswith(b"HTTP"):
+            response = self._left.pop(0)
+            connection.sendall(response)  # type: ignore[attr-defined]
+            if not response.startswith(b"HTTP"):
                 return
 
 
@@ -96,16 +96,16 @@ def looping(url: str) -> list[Change]:
 
 
 def test_both_clients_send_the_same_requests_and_report_the_same_changes() -> None:
-    asked, told = [], []
+    asked, reported = [], []
     for watched in (blocking, looping):
         with Scripted() as server:
             changes = watched(str(server.location))
             host = server.location.authority.encode()
             asked.append([head.replace(host, b"") for head in server.heads])
-        told.append([(change.kind, change.event, change.presumed) for change in changes])
+        reported.append([(change.kind, change.event, change.presumed) for change in changes])
     assert asked[0] == asked[1]
-    assert told[0] == told[1]
-    assert [kind for kind, _, _ in told[0]] == ["appeared", "started", "finished"]
+    assert reported[0] == reported[1]
+    assert [kind for kind, _, _ in reported[0]] == ["appeared", "started", "finished"]
     assert len(asked[0]) >= len(SCRIPT)
 
 
@@ -272,12 +272,12 @@ def test_discovery_does_not_block_the_event_loop(monkeypatch: pytest.MonkeyPatch
         assert looked.wait(20), "other tasks go on meanwhile"
 
     async def asked() -> None:
-        async def told() -> None:
+        async def look() -> None:
             looked.set()
 
         async with AsyncClient() as client:
             events, _ = await asyncio.gather(
-                client.events(timeout=0.0), told(), return_exceptions=True
+                client.events(timeout=0.0), look(), return_exceptions=True
             )
         assert isinstance(events, EndpointNotFoundError)
 

@@ -116,7 +116,7 @@ def test_a_connection_is_closed_after_connection_close_or_http_1_0(line: AnyLine
 
 
 @pytest.mark.parametrize(
-    ("said", "trouble", "kept"),
+    ("response", "trouble", "kept"),
     [
         (b"", "reset", b""),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", "cut", b"{}"),
@@ -130,9 +130,9 @@ def test_a_connection_is_closed_after_connection_close_or_http_1_0(line: AnyLine
     ids=["nothing", "half", "half in chunks", "half a head", "ssh", "tls", "nonsense", "endless"],
 )
 def test_an_invalid_answer_is_a_failure(
-    line: AnyLine, said: bytes, trouble: str, kept: bytes
+    line: AnyLine, response: bytes, trouble: str, kept: bytes
 ) -> None:
-    with raw(said) as server:
+    with raw(response) as server:
         answer = asked(line, server)
         assert (answer.status, answer.failure, answer.body) == (None, trouble, kept)
         assert asked(line, server).failure == trouble, "and the next is asked on another connection"

@@ -48,7 +48,7 @@ def test_an_invalid_duration_is_unknown(duration: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "response",
     [
         "Wed, 24 Jan 2018 21:20:44 GMT",
         "2018-01-24T21:20:44Z",
@@ -56,13 +56,13 @@ def test_an_invalid_duration_is_unknown(duration: Any) -> None:
         "2018-01-24T22:20:44+01:00",
     ],
 )
-def test_a_time_in_any_form_that_was_ever_sent(said: str) -> None:
-    assert only(NotBefore=said).not_before == datetime(2018, 1, 24, 21, 20, 44, tzinfo=UTC)
+def test_a_time_in_any_form_that_was_ever_sent(response: str) -> None:
+    assert only(NotBefore=response).not_before == datetime(2018, 1, 24, 21, 20, 44, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("said", ["", "soon", None, 7, "0001-01-01T00:00:00+14:00"])
-def test_an_invalid_time_is_unknown(said: Any) -> None:
-    assert only(NotBefore=said).not_before is None
+@pytest.mark.parametrize("response", ["", "soon", None, 7, "0001-01-01T00:00:00+14:00"])
+def test_an_invalid_time_is_unknown(response: Any) -> None:
+    assert only(NotBefore=response).not_before is None
 
 
 def test_a_started_event_has_no_not_before() -> None:
@@ -90,7 +90,7 @@ def test_halves_of_characters_can_be_written_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("response", "why"),
     [
         (b"", "an empty body"),
         (b" \r\n", "an empty body"),
@@ -105,9 +105,9 @@ def test_halves_of_characters_can_be_written_again() -> None:
         (body(EVENT).replace(b'"28512AF7-C957-4500-9BC4-842D6FB531E4"', b"7"), "without EventId"),
     ],
 )
-def test_an_invalid_document_is_not_an_empty_one(said: bytes, why: str) -> None:
+def test_an_invalid_document_is_not_an_empty_one(response: bytes, why: str) -> None:
     with pytest.raises(NotADocument, match=why):
-        parse_document(said)
+        parse_document(response)
 
 
 values = st.recursive(
@@ -121,9 +121,9 @@ keys = st.sampled_from([*EVENT, "Description", "EventSource", "DurationInSeconds
 @settings(max_examples=examples(30))
 @given(st.lists(st.dictionaries(keys, values, max_size=9), max_size=3))
 def test_anything_is_read_or_refused(entries: list[dict[str, Any]]) -> None:
-    said = json.dumps({"DocumentIncarnation": 1, "Events": entries}).encode()
+    response = json.dumps({"DocumentIncarnation": 1, "Events": entries}).encode()
     try:
-        document = parse_document(said)
+        document = parse_document(response)
     except NotADocument:
         return
     assert len(document.events) == len(entries)
@@ -131,9 +131,9 @@ def test_anything_is_read_or_refused(entries: list[dict[str, Any]]) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_read_or_refused(said: bytes) -> None:
+def test_any_bytes_are_read_or_refused(response: bytes) -> None:
     with pytest.raises(NotADocument):
-        parse_document(said)
+        parse_document(response)
 
 
 @pytest.mark.parametrize(("seconds", "year"), [(1e300, 9999), (-1e300, 1970), (1.5e9, 2017)])

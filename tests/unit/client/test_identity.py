@@ -44,15 +44,15 @@ SELF = Identity(
 )
 
 
-def told(version: str, path: tuple[str, ...] = ("compute",)) -> bytes:
+def document(version: str, path: tuple[str, ...] = ("compute",)) -> bytes:
     found = answer(FACTS, version, path, "json")
     assert isinstance(found, InstanceBody)
     return found.body
 
 
 def test_the_identity_is_read_from_the_first_version_asked_for() -> None:
-    assert identity.parse_identity(told(identity.VERSIONS[0])) == SELF
-    assert identity.parse_identity(told(identity.VERSIONS[0], ())) == SELF
+    assert identity.parse_identity(document(identity.VERSIONS[0])) == SELF
+    assert identity.parse_identity(document(identity.VERSIONS[0], ())) == SELF
 
 
 @pytest.mark.parametrize("version", identity.VERSIONS)
@@ -60,7 +60,7 @@ def test_every_version_that_is_asked_for_exists_and_tells_the_name_and_the_tags(
     version: str,
 ) -> None:
     assert version in INSTANCE_VERSIONS
-    found = identity.parse_identity(told(version))
+    found = identity.parse_identity(document(version))
     assert found is not None
     assert (found.name, found.tags) == (SELF.name, SELF.tags)
     assert identity.target(version).endswith(f"?api-version={version}&format=json")
@@ -121,8 +121,8 @@ _KEYS = st.sampled_from(["name", "tags", "tagsList", "osProfile", "platformFault
 
 @settings(max_examples=examples(30))
 @given(st.dictionaries(_KEYS, _VALUE))
-def test_any_answer_is_read_or_refused(said: dict[str, object]) -> None:
-    found = identity.parse_identity(msgspec.json.encode(said))
+def test_any_answer_is_read_or_refused(response: dict[str, object]) -> None:
+    found = identity.parse_identity(msgspec.json.encode(response))
     assert found is None or found.name
 
 

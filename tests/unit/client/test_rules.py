@@ -98,10 +98,10 @@ def test_back_off_grows_up_to_a_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "least"), [("3", 3.0), ("86400", 10.0), ("soon", 0.5), ("-5", 0.5), ("²", 0.5)]
+    ("response", "least"), [("3", 3.0), ("86400", 10.0), ("soon", 0.5), ("-5", 0.5), ("²", 0.5)]
 )
-def test_retry_after_is_kept_to_within_reason(said: str, least: float) -> None:
-    stage = ScriptedExchanges(in_turn(answer(429, retry_after=said), document()))
+def test_retry_after_is_kept_to_within_reason(response: str, least: float) -> None:
+    stage = ScriptedExchanges(in_turn(answer(429, retry_after=response), document()))
     stage.done(stage.rules.events(60))
     assert least <= stage.rests[0] <= max(least, 1.0)
 
@@ -110,8 +110,10 @@ def test_after_a_success_the_back_off_is_reset() -> None:
     stage = ScriptedExchanges(
         in_turn(document(EVENT), answer(410), trouble("cut"), document(EVENT))
     )
-    told = stage.until(30)
-    assert [len(look.changes) for look in told if look.changes] == [1], "and nothing is told twice"
+    reported = stage.until(30)
+    assert [len(look.changes) for look in reported if look.changes] == [1], (
+        "and nothing is told twice"
+    )
     assert stage.rules.status.problem == ""
     assert max(stage.rests[6:]) <= 1.1
 
@@ -165,11 +167,11 @@ def test_a_version_that_is_refused_repeatedly_is_given_up() -> None:
 
 def test_the_newest_version_is_tried_again_after_a_while() -> None:
     stage = ScriptedExchanges(knows("2019-08-01", lambda _: document(EVENT)))
-    told = stage.until(pace.NEWEST_AGAIN * 3)
+    reported = stage.until(pace.NEWEST_AGAIN * 3)
     asked = [version(ask) for ask in stage.polls]
     assert 3 <= asked.count(DOWNWARDS[0]) <= 4
     assert stage.rules.status.failures == 0
-    assert len(told) > 150, "nobody waited for it"
+    assert len(reported) > 150, "nobody waited for it"
     stage.script = knows("2020-07-01", lambda _: document(EVENT))
     assert not any(look.changes for look in stage.until(pace.NEWEST_AGAIN + 3)[1:])
     assert stage.rules.status.version == "2020-07-01"
@@ -296,8 +298,8 @@ def test_within_limits_the_length_of_long_polls() -> None:
 
     stage = ScriptedExchanges(script)
     due = stage.now + 34.5
-    told = stage.until(34.6, lambda: due - stage.now)
-    assert len(told) >= 4
+    reported = stage.until(34.6, lambda: due - stage.now)
+    assert len(reported) >= 4
     assert due - 1.2 <= stage.now <= due + 1.2
     stage = ScriptedExchanges(script)
     stage.until(2, lambda: 0.2)
@@ -308,14 +310,17 @@ def test_within_limits_the_length_of_long_polls() -> None:
 # Where
 
 
-def places(**said: Response) -> Callable[[Request], Response]:
-    known = {A: said.get("a", trouble("unreachable")), B: said.get("b", trouble("unreachable"))}
+def places(**response: Response) -> Callable[[Request], Response]:
+    known = {
+        A: response.get("a", trouble("unreachable")),
+        B: response.get("b", trouble("unreachable")),
+    }
     return lambda ask: answer(404) if is_wait(ask) else known[ask.location]
 
 
 def test_the_first_address_that_answers_with_a_document_is_the_endpoint() -> None:
     stage = ScriptedExchanges(
-        places(a=answer(200, b"hello"), b=document()), said=None, candidates=[A, B]
+        places(a=answer(200, b"hello"), b=document()), response=None, candidates=[A, B]
     )
     assert stage.done(stage.rules.events(10)) == ()
     assert stage.rules.status.endpoint == str(B)
@@ -324,7 +329,7 @@ def test_the_first_address_that_answers_with_a_document_is_the_endpoint() -> Non
 
 
 def test_an_endpoint_that_is_not_found_is_reported_after_a_while() -> None:
-    stage = ScriptedExchanges(places(), said=None, candidates=[A, B])
+    stage = ScriptedExchanges(places(), response=None, candidates=[A, B])
     with pytest.raises(EndpointNotFoundError, match=r"http://169\.254\.169\.254 cannot be reached"):
         stage.done(stage.rules.events(130))
     assert sum(stage.rests) < pace.ABSENT
@@ -332,7 +337,7 @@ def test_an_endpoint_that_is_not_found_is_reported_after_a_while() -> None:
 
 
 def test_an_endpoint_that_is_found_in_a_bad_moment_is_waited_for() -> None:
-    stage = ScriptedExchanges(places(a=answer(410)), said=None, candidates=[A, B])
+    stage = ScriptedExchanges(places(a=answer(410)), response=None, candidates=[A, B])
 
     def script(ask: Request) -> Response:
         ready = stage.now > 1_070
@@ -344,7 +349,7 @@ def test_an_endpoint_that_is_found_in_a_bad_moment_is_waited_for() -> None:
 
 
 def test_an_endpoint_that_is_lost_is_discovered_again() -> None:
-    stage = ScriptedExchanges(places(a=document(EVENT)), said=None, candidates=[A, B])
+    stage = ScriptedExchanges(places(a=document(EVENT)), response=None, candidates=[A, B])
     looks = stage.snapshots()
     assert next(looks).changes
     stage.script = places(a=trouble("refused"), b=document(EVENT))
@@ -361,7 +366,7 @@ def test_a_configured_endpoint_is_never_replaced() -> None:
 
 
 def test_a_client_that_asks_rarely_finds_an_endpoint_that_has_moved() -> None:
-    stage = ScriptedExchanges(places(a=document()), said=None, candidates=[A, B])
+    stage = ScriptedExchanges(places(a=document()), response=None, candidates=[A, B])
     stage.done(stage.rules.events(5))
     stage.script = places(b=document())
     for _ in range(20):
@@ -374,7 +379,7 @@ def test_a_client_that_asks_rarely_finds_an_endpoint_that_has_moved() -> None:
 
 
 def test_an_approval_while_the_endpoint_is_being_looked_for_anew() -> None:
-    stage = ScriptedExchanges(places(a=document(EVENT)), said=None, candidates=[A, B])
+    stage = ScriptedExchanges(places(a=document(EVENT)), response=None, candidates=[A, B])
     looks = stage.snapshots()
     next(looks)
     approving = stage.rules.approve([EVENT["EventId"]], 60)  # type: ignore[list-item]
@@ -471,8 +476,8 @@ def test_failing_approvals_do_not_slow_down_polls() -> None:
 def test_two_watchers_get_all_changes() -> None:
     stage = ScriptedExchanges(in_turn(document(EVENT)))
     one, other = stage.snapshots(), stage.snapshots()
-    for told in (next(one), next(other)):
-        assert [change.kind for change in told.changes] == ["appeared"]
+    for reported in (next(one), next(other)):
+        assert [change.kind for change in reported.changes] == ["appeared"]
 
 
 def test_the_identity_is_requested_with_its_own_versions() -> None:
@@ -496,9 +501,9 @@ READY = b'{"EventId":"x","Ready":[{"Machine":"web_1","At":"","Note":""}],"Waitin
 
 def test_readiness_is_offered_or_it_is_not() -> None:
     stage = ScriptedExchanges(in_turn(answer(410), answer(500), answer(200, READY)))
-    told = stage.done(stage.rules.readiness("x/y", 60, ReadinessReport(note="drained")))
-    assert told is not None
-    assert (told.ready, told.waiting) == (("web_1",), ("web_0",))
+    reported = stage.done(stage.rules.readiness("x/y", 60, ReadinessReport(note="drained")))
+    assert reported is not None
+    assert (reported.ready, reported.waiting) == (("web_1",), ("web_0",))
     assert {(ask.method, ask.target) for ask in stage.asks} == {("PUT", "/forewarn/v1/ready/x%2Fy")}
     for none in (answer(404), answer(400), answer(200, b"<html>")):
         stage = ScriptedExchanges(always(none))
@@ -558,12 +563,12 @@ def test_the_clock_is_the_services_and_steps_with_it() -> None:
         )
 
     stage = ScriptedExchanges(script)
-    for said, hour in (
+    for response, hour in (
         (date, 8),
         ("Fri, 15 Jan 2027 11:00:00 GMT", 11),
         ("Fri, 15 Jan 2027 02:00:00 GMT", 2),
     ):
-        date = said
+        date = response
         stage.done(stage.rules.events(1))
         assert stage.rules.now().hour == hour
     date = "Fri, 31 Dec 9999 23:59:59 GMT"

@@ -29,9 +29,9 @@ class Written:
     def __init__(self, *names: str, spot: bool = False) -> None:
         self.group = Group(name="web")
         machines = tuple(Machine(name=name, host="rack-1", spot=spot) for name in names)
-        self.told(c.Define(kind=GroupKind.SCALE_SET, machines=machines, by="ann"))
+        self.reported(c.Define(kind=GroupKind.SCALE_SET, machines=machines, by="ann"))
 
-    def told(self, command: c.Command, now: World = NOW) -> list[Record]:
+    def reported(self, command: c.Command, now: World = NOW) -> list[Record]:
         decision = decide(self.group, command, now)
         assert isinstance(decision, Changes), decision
         scribe = HistoryWriter({"web": self.group}, {})
@@ -41,7 +41,7 @@ class Written:
 
     def raised(self, id: str, *machines: str, **more: Any) -> list[Record]:
         command = c.Raise(id=id, type=EventType.REBOOT, machines=machines, by="ann", **more)
-        return self.told(command)
+        return self.reported(command)
 
 
 def short(records: list[Record]) -> list[tuple[str, str, str]]:
@@ -77,9 +77,9 @@ def test_a_record_of_an_event_has_its_group_machines_and_type() -> None:
 
 def test_a_start_by_approval_is_recorded_with_its_approver() -> None:
     web = Written("web_0", "web_1")
-    web.told(c.Enable())
+    web.reported(c.Enable())
     web.raised("A", "web_0")
-    records = web.told(c.Approve(ids=("A",), by="web_1"))
+    records = web.reported(c.Approve(ids=("A",), by="web_1"))
     assert short(records) == [("approved", "web_1", ""), ("started", "web_1", "approved")]
     assert records[0].machine == "web_1"  # found by whoever looks for that machine, too
 
@@ -87,19 +87,21 @@ def test_a_start_by_approval_is_recorded_with_its_approver() -> None:
 def test_a_start_by_time_is_recorded_without_an_approver() -> None:
     web = Written("web_0")
     web.raised("A", "web_0")
-    ((what, by, note),) = short(web.told(c.Tick(), later(15)))
+    ((what, by, note),) = short(web.reported(c.Tick(), later(15)))
     assert (what, by) == ("started", "")
     assert "notice" in note
 
 
 def test_what_a_policy_approves_as_it_is_raised_is_approved_by_the_policy() -> None:
     web = Written("web_0")
-    web.told(c.Enable())
+    web.reported(c.Enable())
     policy = Policy(auto_approve=(EventType.REBOOT,))
-    assert short(web.told(c.SetPolicy(policy=policy, by="ann"))) == [
+    assert short(web.reported(c.SetPolicy(policy=policy, by="ann"))) == [
         ("group-changed", "ann", "policy")
     ]
-    records = web.told(c.UserMaintenance(id="A", type=EventType.REBOOT, machine="web_0", by="bob"))
+    records = web.reported(
+        c.UserMaintenance(id="A", type=EventType.REBOOT, machine="web_0", by="bob")
+    )
     assert [(what, by) for what, by, _ in short(records)] == [
         ("raised", "bob"),
         ("approved", "policy"),
@@ -110,19 +112,19 @@ def test_what_a_policy_approves_as_it_is_raised_is_approved_by_the_policy() -> N
 def test_the_output_of_the_driver_is_recorded() -> None:
     web = Written("web_0")
     web.raised("A", "web_0")
-    web.told(c.Tick(), later(15))
+    web.reported(c.Tick(), later(15))
 
     def answered(attempt: int, outcome: c.Outcome) -> list[tuple[str, str, str]]:
-        return short(web.told(c.Answer(id="A", attempt=attempt, outcome=outcome), later(16)))
+        return short(web.reported(c.Answer(id="A", attempt=attempt, outcome=outcome), later(16)))
 
     failed = c.Failed("exit code 3", output="no domain")
     assert answered(1, failed) == [("answered", "driver", "exit code 3: no domain")]
-    assert short(web.told(c.Retry(id="A", by="ann"), later(16))) == [
+    assert short(web.reported(c.Retry(id="A", by="ann"), later(16))) == [
         ("attempted", "ann", "attempt 2")
     ]
     again = c.Again(later(17).at, output="shutting down")
     assert answered(2, again) == [("answered", "driver", "shutting down")]
-    web.told(c.Tick(), later(17))
+    web.reported(c.Tick(), later(17))
     ((what, by, note),) = answered(3, c.Done(output="up again"))
     assert (what, by) == ("finished", "driver")
     assert note.endswith(": up again")
@@ -131,47 +133,49 @@ def test_the_output_of_the_driver_is_recorded() -> None:
 def test_a_finish_or_cancel_by_an_operator_is_recorded_with_its_reason() -> None:
     web = Written("web_0")
     web.raised("A", "web_0")
-    ((what, by, note),) = short(web.told(c.Cancel(id="A", by="ann", why="not now")))
+    ((what, by, note),) = short(web.reported(c.Cancel(id="A", by="ann", why="not now")))
     assert (what, by) == ("withdrawn", "ann")
     assert note.endswith(": not now")
     web.raised("B", "web_0")
-    web.told(c.Tick(), later(15))
-    ((what, by, note),) = short(web.told(c.Finish(id="B", by="bob", reason="by hand"), later(16)))
+    web.reported(c.Tick(), later(15))
+    ((what, by, note),) = short(
+        web.reported(c.Finish(id="B", by="bob", reason="by hand"), later(16))
+    )
     assert (what, by) == ("finished", "bob")
     assert note.endswith(": by hand")
 
 
 def test_a_report_of_readiness_is_recorded_with_its_machine() -> None:
     web = Written("web_0")
-    web.told(c.Enable())
+    web.reported(c.Enable())
     web.raised("A", "web_0")
-    said = web.told(c.Prepare(id="A", machine="web_0", note="drained"))
-    assert short(said) == [("ready", "web_0", "ready: drained")]
+    printed = web.reported(c.Prepare(id="A", machine="web_0", note="drained"))
+    assert short(printed) == [("ready", "web_0", "ready: drained")]
 
 
 def test_machines_come_change_go_and_come_back() -> None:
     web = Written("web_0", spot=True)
     moved = Machine(name="web_0", host="rack-2", spot=True)
     kind = GroupKind.SCALE_SET
-    assert short(web.told(c.Define(kind=kind, machines=(moved,), by="ann"))) == [
+    assert short(web.reported(c.Define(kind=kind, machines=(moved,), by="ann"))) == [
         ("machine-moved", "ann", "from rack-1 to rack-2")
     ]
     tagged = msgspec.structs.replace(moved, tags={"a": "b"})
-    assert short(web.told(c.Define(kind=kind, machines=(tagged,), by="ann"))) == [
+    assert short(web.reported(c.Define(kind=kind, machines=(tagged,), by="ann"))) == [
         ("machine-changed", "ann", "tags")
     ]
-    web.told(c.Evict(id="A", machine="web_0", by="ann"))
-    web.told(c.Tick(), later(1))
-    records = web.told(c.Answer(id="A", attempt=1, outcome=c.Done()), later(2))
+    web.reported(c.Evict(id="A", machine="web_0", by="ann"))
+    web.reported(c.Tick(), later(1))
+    records = web.reported(c.Answer(id="A", attempt=1, outcome=c.Done()), later(2))
     assert short(records) == [
         ("finished", "driver", "carried out"),
         ("machine-gone", "", "evicted"),
     ]
     assert (records[1].event, records[1].machines) == ("A", ("web_0",))
-    assert short(web.told(c.Restore(machine="web_0", by="bob"), later(3))) == [
+    assert short(web.reported(c.Restore(machine="web_0", by="bob"), later(3))) == [
         ("machine-restored", "bob", "had been evicted")
     ]
-    assert short(web.told(c.Define(kind=kind, machines=(), by="ann"), later(3))) == [
+    assert short(web.reported(c.Define(kind=kind, machines=(), by="ann"), later(3))) == [
         ("machine-removed", "ann", "")
     ]
 
@@ -193,8 +197,8 @@ def test_an_object_put_twice_in_a_commit_is_compared_with_the_state_before() -> 
 def test_enabling_and_disabling_a_group_is_recorded() -> None:
     web = Written("web_0")
     web.raised("A", "web_0")
-    assert short(web.told(c.Enable())) == [("enabled", "", ""), ("listed", "", "")]
-    assert short(web.told(c.Disable(by="ann"))) == [("disabled", "ann", "on request")]
+    assert short(web.reported(c.Enable())) == [("enabled", "", ""), ("listed", "", "")]
+    assert short(web.reported(c.Disable(by="ann"))) == [("disabled", "ann", "on request")]
 
 
 def test_changes_of_hosts_are_recorded() -> None:
@@ -258,9 +262,9 @@ def test_the_first_sighting_of_an_event_is_recorded_with_its_machine() -> None:
 def test_an_event_whose_machines_leave_its_host_records_which() -> None:
     web = Written("web_0")
     web.raised("A", "web_0", notice=40 * 60_000_000)
-    web.told(c.UserMaintenance(id="B", type=EventType.REDEPLOY, machine="web_0", by="ann"))
+    web.reported(c.UserMaintenance(id="B", type=EventType.REDEPLOY, machine="web_0", by="ann"))
     done = c.Answer(id="B", attempt=1, outcome=c.Done({"web_0": "rack-2"}))
-    records = web.told(done, later(1))
+    records = web.reported(done, later(1))
     assert [(record.what.value, record.machines) for record in records[1:]] == [
         ("machine-moved", ("web_0",)),
         ("left", ("web_0",)),

@@ -54,17 +54,17 @@ def test_the_page_names_the_address_and_the_limits_of_health() -> None:
 
 
 def test_every_log_entry_is_documented_with_its_level() -> None:
-    told = {
+    reported = {
         word
         for file in AGENT.rglob("*.py")
         for word in re.findall(r'log\(\s*"([a-z ]+)"', file.read_text())
     }
     section = PAGE.partition("### Log")[2].partition("## Resource use")[0]
     rows = re.findall(r"^\| (`.+?`) \| (.+?) \|", section, re.M)
-    said = {word: levels for words, levels in rows for word in re.findall("`([^`]+)`", words)}
-    assert told == said.keys() - {"event"}
+    output = {word: levels for words, levels in rows for word in re.findall("`([^`]+)`", words)}
+    assert reported == output.keys() - {"event"}
     for word, level in log.SEVERITY.items():
-        assert level in said[word]
+        assert level in output[word]
 
 
 def test_every_alert_of_agents_is_documented_and_names_existing_metrics() -> None:
@@ -75,8 +75,8 @@ def test_every_alert_of_agents_is_documented_and_names_existing_metrics() -> Non
     rows = re.findall(r"^\| `(forewarn_agent_\w+)(?:\{([a-z_,]*)\})?` \|", PAGE, re.M)
     metrics = {name: set(labels.split(",")) - {""} for name, labels in rows}
     for rule in group["rules"]:
-        told = promql.told_labels(rule["annotations"]["summary"])
-        assert told <= promql.read(rule["expr"], metrics), rule["alert"]
+        reported = promql.shown_labels(rule["annotations"]["summary"])
+        assert reported <= promql.read(rule["expr"], metrics), rule["alert"]
         assert rule["labels"]["severity"] in ("critical", "warning", "info")
         assert rule["annotations"]["summary"]
         assert rule["annotations"]["description"]

@@ -52,12 +52,12 @@ def expressions() -> Iterator[tuple[str, str, str]]:
             yield f"alert {rule['alert']}", rule["expr"], rule["annotations"]["summary"]
 
 
-@pytest.mark.parametrize(("where", "expression", "told"), list(expressions()))
+@pytest.mark.parametrize(("where", "expression", "reported"), list(expressions()))
 def test_every_expression_is_valid_and_has_existing_labels(
-    where: str, expression: str, told: str
+    where: str, expression: str, reported: str
 ) -> None:
     labels = promql.read(expression, exposed() | {"up": set()})
-    assert promql.told_labels(told) <= labels, where
+    assert promql.shown_labels(reported) <= labels, where
 
 
 @pytest.mark.parametrize(

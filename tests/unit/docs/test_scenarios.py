@@ -40,8 +40,8 @@ def test_the_page_has_a_row_for_every_shipped_scenario() -> None:
 
 
 def test_the_page_has_every_verb_and_expectation() -> None:
-    told = PAGE.split("### Actions\n")[1].split("### Expectations")[0]
-    rows = re.findall(r"^\| (`.+?`) \|", told, re.MULTILINE)
+    reported = PAGE.split("### Actions\n")[1].split("### Expectations")[0]
+    rows = re.findall(r"^\| (`.+?`) \|", reported, re.MULTILINE)
     verbs = {verb for row in rows for verb in re.findall(r"`([a-z-]+)`", row)}
     assert verbs - {"do"} == VERBS.keys()
     assert all(f"`{moment.value}`" in PAGE for moment in Moment)

@@ -238,9 +238,9 @@ def test_pages_that_stop_the_service_stop_its_sockets_too(page: str) -> None:
     text = (ROOT / f"docs/operate/{page}.md").read_text()
     stops = re.findall(r"systemctl stop ([^\n`;]+)", text)
     assert stops or page == "guide"
-    for said in stops:
-        words = set(said.split())
-        assert words >= set(NODE_NAMES if words & set(NODE_NAMES) else NAMES), said
+    for output in stops:
+        words = set(output.split())
+        assert words >= set(NODE_NAMES if words & set(NODE_NAMES) else NAMES), output
 
 
 def test_the_service_can_do_what_it_is_asked() -> None:

@@ -39,8 +39,8 @@ ON_A_TERMINAL = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 def inherited(how: str) -> list[set[int]]:
     """What the program blocks and ignores, of all that have a meaning outside of the C library."""
     argv = [sys.executable, "-c", STARTS, how]
-    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    masks = [int(line.split()[1], 16) for line in said.splitlines()]
+    output = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    masks = [int(line.split()[1], 16) for line in output.splitlines()]
     return [{n for n in signal.valid_signals() if mask >> (n - 1) & 1} for mask in masks]
 
 

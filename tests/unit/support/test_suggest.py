@@ -14,7 +14,7 @@ MANY = {f"web-{number % 7}-{number:06d}": "" for number in range(20_000)}
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("output", "meant"),
     [
         ("web-1-000001x", "web-1-000001"),
         ("wbe-1-000001", "web-1-000001"),
@@ -23,9 +23,9 @@ MANY = {f"web-{number % 7}-{number:06d}": "" for number in range(20_000)}
         ("web-1000001", "web-1-000001"),
     ],
 )
-def test_a_typo_is_found_among_very_many_names(said: str, meant: str) -> None:
-    assert nearest(said, MANY) == meant
-    assert nearest(said, list(MANY)) == meant
+def test_a_typo_is_found_among_very_many_names(output: str, meant: str) -> None:
+    assert nearest(output, MANY) == meant
+    assert nearest(output, list(MANY)) == meant
 
 
 def test_two_typos_are_found_if_the_beginning_matches() -> None:
@@ -44,8 +44,8 @@ def test_the_number_of_comparisons_is_limited(monkeypatch: pytest.MonkeyPatch) -
         return closest(word, listed, **rest)
 
     monkeypatch.setattr(difflib, "get_close_matches", counted)
-    for said in ("nope", "web-1-00x0y01", "web-1-000001x", "w", "", "x" * 80, "x" * 10_000):
-        instead_of(said, MANY)
+    for output in ("nope", "web-1-00x0y01", "web-1-000001x", "w", "", "x" * 80, "x" * 10_000):
+        instead_of(output, MANY)
     assert compared
     assert max(compared) <= MAX_COMPARED
 

@@ -63,9 +63,9 @@ def lines(draw: st.DrawFn) -> dict[str, Any]:
 
 @settings(max_examples=examples(30), deadline=None)
 @given(st.lists(lines(), max_size=8))
-def test_any_lines_give_a_verdict(said: list[dict[str, Any]]) -> None:
+def test_any_lines_give_a_verdict(output: list[dict[str, Any]]) -> None:
     observer = Observer()
-    for line in said:
+    for line in output:
         observer.add(line)
     verdict = observer.verdict()
     assert str(verdict)
@@ -182,8 +182,8 @@ def test_a_hundred_documents_are_not_all_remembered() -> None:
 def test_unknown_callers_are_counted_and_machines_identified_by_address() -> None:
     world = World()
     for address in ("10.0.0.1", "192.0.2.1"):
-        said: dict[str, Any] = {"from": address}
-        world.poll("", **said)
+        output: dict[str, Any] = {"from": address}
+        world.poll("", **output)
     verdict = world.verdict()
     assert [one.machine for one in verdict.conducts] == ["web_1"]
     [remark] = verdict.remarks

@@ -181,11 +181,11 @@ def test_the_order_of_recordings_does_not_matter(world: World, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "output"),
     [(0, "0 s"), (0.25, "0.25 s"), (119.5, "119.5 s"), (900, "15 min"), (5400, "1 h 30 min")],
 )
-def test_durations_are_readable(seconds: float, said: str) -> None:
-    assert length(seconds) == said
+def test_durations_are_readable(seconds: float, output: str) -> None:
+    assert length(seconds) == output
     assert length(-1) == "-1 s"
     assert moment(1e30) == "1e+30"
 

@@ -74,18 +74,18 @@ def powershell(sample: Sample) -> None:
     document = sample.get("2017-11-01")
     for event in document["Events"]:
         requests = [{"EventId": event["EventId"]}]
-        said = {"StartRequests": requests, "DocumentIncarnation": document["DocumentIncarnation"]}
-        sample.post("2017-11-01", json.dumps(said, indent=4), {"Metadata": "true", **FORM})
+        output = {"StartRequests": requests, "DocumentIncarnation": document["DocumentIncarnation"]}
+        sample.post("2017-11-01", json.dumps(output, indent=4), {"Metadata": "true", **FORM})
 
 
 def csharp(sample: Sample) -> None:
     """For every event in the document, approves all of them, without the Metadata header."""
     document = sample.get("2017-03-01")
     ids = [{"EventId": event["EventId"]} for event in document["Events"]]
-    said = {"DocumentIncarnation": str(document["DocumentIncarnation"]), "StartRequests": ids}
+    output = {"DocumentIncarnation": str(document["DocumentIncarnation"]), "StartRequests": ids}
     headers = {"Content-Type": "application/json; charset=utf-8", "Expect": "100-continue"}
     for _ in document["Events"]:
-        sample.post("2017-03-01", json.dumps(said), headers)
+        sample.post("2017-03-01", json.dumps(output), headers)
 
 
 def advanced(sample: Sample) -> None:

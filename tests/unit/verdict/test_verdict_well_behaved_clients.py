@@ -93,9 +93,9 @@ def test_a_well_behaved_client_has_no_complaints(
     assert rules(verdict) <= {"no-reaction"}, str(verdict)  # it may let the notice pass
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_documents_alone_give_the_same_course(told: bool) -> None:
-    world = World(events=told, real=False)
+@pytest.mark.parametrize("reported", [True, False])
+def test_documents_alone_give_the_same_course(reported: bool) -> None:
+    world = World(events=reported, real=False)
     world.poll("web_0")
     id = world.raise_("Reboot", "web_0")
     world.poll("web_0")

@@ -31,8 +31,8 @@ def test_every_error_has_its_exact_body(problem: Problem, status: int, body: byt
 
 
 def test_a_wrong_version_is_answered_with_the_newest_three() -> None:
-    said = bad_version(["2017-11-01", "2019-01-01", "2019-04-01", "2019-08-01", "2020-07-01"])
-    assert said == Problem(
+    response = bad_version(["2017-11-01", "2019-01-01", "2019-04-01", "2019-08-01", "2020-07-01"])
+    assert response == Problem(
         400,
         b'{"error":"Bad request. api-version is invalid or was not specified in the request.'
         b' For more information refer to aka.ms/azureimds",'
@@ -45,9 +45,9 @@ def test_fewer_than_three_versions_are_all_listed() -> None:
 
 
 def test_a_wrong_method_is_answered_with_the_allowed_ones() -> None:
-    said = method_not_allowed("GET, POST")
-    assert (said.status, said.allow) == (405, "GET, POST")
-    assert isinstance(json.loads(said.body)["error"], str)
+    response = method_not_allowed("GET, POST")
+    assert (response.status, response.allow) == (405, "GET, POST")
+    assert isinstance(json.loads(response.body)["error"], str)
 
 
 @pytest.mark.parametrize(

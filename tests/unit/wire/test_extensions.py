@@ -46,9 +46,9 @@ def ask(
 
 
 def wait(query: bytes, *headers: tuple[bytes, bytes]) -> Wait:
-    said = ask(query=query, headers=(METADATA, *headers))
-    assert isinstance(said, Wait)
-    return said
+    response = ask(query=query, headers=(METADATA, *headers))
+    assert isinstance(response, Wait)
+    return response
 
 
 def test_without_parameters_a_wait_is_for_any_document_of_the_newest_version() -> None:
@@ -201,8 +201,8 @@ def test_of_several_mistakes_the_first_in_the_order_of_checks_is_answered(first:
             headers = [] if 2 in wrong else [METADATA]
             headers += [(b"x-forwarded-for", b"10.0.0.1")] if 1 in wrong else []
             method = "PATCH" if 0 in wrong else "GET"
-            said = ask(method, query="&".join(query).encode(), headers=tuple(headers))
-            assert said == WRONGS[first]
+            response = ask(method, query="&".join(query).encode(), headers=tuple(headers))
+            assert response == WRONGS[first]
 
 
 @pytest.mark.parametrize(

@@ -54,10 +54,10 @@ MEMBER = Facts(
 ALONE = Facts(name="db")
 
 
-def text(said: InstanceAnswer) -> str:
-    assert isinstance(said, InstanceBody)
-    assert said.content_type == "text/plain; charset=utf-8"
-    return said.body.decode()
+def text(response: InstanceAnswer) -> str:
+    assert isinstance(response, InstanceBody)
+    assert response.content_type == "text/plain; charset=utf-8"
+    return response.body.decode()
 
 
 def read(facts: Facts, path: str, version: str = NEWEST) -> str:
@@ -65,10 +65,10 @@ def read(facts: Facts, path: str, version: str = NEWEST) -> str:
 
 
 def whole(facts: Facts, version: str) -> str:
-    said = answer(facts, version, (), "json")
-    assert isinstance(said, InstanceBody)
-    assert said.content_type == "application/json; charset=utf-8"
-    return said.body.decode()
+    response = answer(facts, version, (), "json")
+    assert isinstance(response, InstanceBody)
+    assert response.content_type == "application/json; charset=utf-8"
+    return response.body.decode()
 
 
 def leaves(node: Node, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -264,9 +264,9 @@ def test_only_an_index_in_range_and_in_plain_digits_finds_an_item(index: str) ->
 )
 @pytest.mark.parametrize("format", ["json", "", "xml"])
 def test_a_branch_is_answered_as_json(path: str, body: object, format: str) -> None:
-    said = answer(MEMBER, NEWEST, path.split("/"), format)
-    assert isinstance(said, InstanceBody)
-    assert json.loads(said.body) == body
+    response = answer(MEMBER, NEWEST, path.split("/"), format)
+    assert isinstance(response, InstanceBody)
+    assert json.loads(response.body) == body
 
 
 @pytest.mark.parametrize("path", ["", "compute"])

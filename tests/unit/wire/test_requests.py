@@ -157,8 +157,8 @@ def test_the_metadata_header_is_true_in_any_case(value: bytes) -> None:
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_any_other_value_of_the_metadata_header_is_refused(method: str, value: bytes) -> None:
     for query in (NEWEST_QUERY, b"api-version=2017-03-01"):
-        said = ask(method, query=query, headers=((b"metadata", value),))
-        assert said == errors.NO_METADATA_HEADER
+        response = ask(method, query=query, headers=((b"metadata", value),))
+        assert response == errors.NO_METADATA_HEADER
 
 
 def test_the_metadata_header_twice_is_refused() -> None:
@@ -167,8 +167,8 @@ def test_the_metadata_header_twice_is_refused() -> None:
 
 @pytest.mark.parametrize("name", [name for name in BY_NAME if name != "2017-03-01"])
 def test_a_post_needs_the_header_in_every_version_but_the_preview(name: str) -> None:
-    said = ask("POST", query=f"api-version={name}".encode(), headers=())
-    assert said == errors.NO_METADATA_HEADER
+    response = ask("POST", query=f"api-version={name}".encode(), headers=())
+    assert response == errors.NO_METADATA_HEADER
 
 
 def test_in_the_preview_a_post_without_the_header_is_accepted_unless_from_a_browser() -> None:
@@ -228,10 +228,10 @@ def test_unknown_parameters_are_ignored(query: bytes) -> None:
 )
 def test_a_missing_or_unknown_version_is_refused(query: bytes) -> None:
     for method in ("GET", "POST"):
-        said = ask(method, query=query)
-        assert isinstance(said, Problem)
-        assert said == errors.bad_version(list(BY_NAME))
-        assert json.loads(said.body)["newest-versions"] == [
+        response = ask(method, query=query)
+        assert isinstance(response, Problem)
+        assert response == errors.bad_version(list(BY_NAME))
+        assert json.loads(response.body)["newest-versions"] == [
             "2020-07-01",
             "2019-08-01",
             "2019-04-01",
@@ -279,13 +279,19 @@ def test_if_none_match_is_read_from_a_get() -> None:
 
 
 def test_the_instance_tree_has_versions_and_paths_of_its_own() -> None:
-    said = ask(path="/metadata/instance", query=b"api-version=2021-02-01")
-    assert said == GetInstance("2021-02-01", (), "json")
-    said = ask(path="/Metadata/Instance/compute/Name", query=b"api-version=2021-02-01&format=TEXT")
-    assert said == GetInstance("2021-02-01", ("compute", "Name"), "text")
-    said = ask(path="/metadata/instance", query=b"api-version=2020-07-01")
-    assert isinstance(said, Problem)
-    assert json.loads(said.body)["newest-versions"] == ["2025-04-07", "2024-07-17", "2024-03-15"]
+    response = ask(path="/metadata/instance", query=b"api-version=2021-02-01")
+    assert response == GetInstance("2021-02-01", (), "json")
+    response = ask(
+        path="/Metadata/Instance/compute/Name", query=b"api-version=2021-02-01&format=TEXT"
+    )
+    assert response == GetInstance("2021-02-01", ("compute", "Name"), "text")
+    response = ask(path="/metadata/instance", query=b"api-version=2020-07-01")
+    assert isinstance(response, Problem)
+    assert json.loads(response.body)["newest-versions"] == [
+        "2025-04-07",
+        "2024-07-17",
+        "2024-03-15",
+    ]
 
 
 def test_the_list_of_versions_needs_the_header_and_no_version() -> None:
@@ -302,8 +308,8 @@ def test_the_list_of_versions_needs_the_header_and_no_version() -> None:
 def test_any_request_is_read_or_a_problem(
     method: str, path: str, query: bytes, headers: list[tuple[bytes, bytes]]
 ) -> None:
-    said = read_metadata_request(method, path, query, headers)
-    assert isinstance(said, GetDocument | PostApproval | GetInstance | GetVersions | Problem)
+    response = read_metadata_request(method, path, query, headers)
+    assert isinstance(response, GetDocument | PostApproval | GetInstance | GetVersions | Problem)
 
 
 @pytest.mark.parametrize(

@@ -46,10 +46,10 @@ def main(ocf_root: Path, agent: str, state: Path, nodes: list[str]) -> None:
             text=True,
             check=False,
         )
-        said = log.read_text() if log.exists() else ""
+        output = log.read_text() if log.exists() else ""
         tell(
             status=done.returncode,
-            log=[*said.splitlines(), *done.stderr.splitlines()],
+            log=[*output.splitlines(), *done.stderr.splitlines()],
             node=attributes(state, socket.gethostname()),
         )
 

@@ -96,7 +96,7 @@ def test_the_first_rule_that_matches_is_named_and_why_the_others_do_not(file: Pa
 
 
 @pytest.mark.parametrize(
-    ("notice", "said"),
+    ("notice", "output"),
     [
         (
             895.0 + MARGIN,
@@ -111,11 +111,11 @@ def test_the_first_rule_that_matches_is_named_and_why_the_others_do_not(file: Pa
     ],
 )
 def test_no_command_is_given_time_beyond_not_before(
-    file: Path, notice: float, said: list[str]
+    file: Path, notice: float, output: list[str]
 ) -> None:
     config = read(file)
     steps = list(actions(config.rules[1], config.hooks, notice))
-    for step, begins in zip(steps, said, strict=False):
+    for step, begins in zip(steps, output, strict=False):
         assert step.startswith(begins)
     approved, started, over = steps[2:]
     assert re.search("hooks are done, .*approved for every", approved)

@@ -22,7 +22,7 @@ from forewarn.support.finding import Finding
 from helpers.agent_model import BEGINNING, a_case, hook, order
 
 
-def said(found: list[Finding]) -> list[tuple[str, str]]:
+def graded(found: list[Finding]) -> list[tuple[str, str]]:
     return [(one.grade, one.message) for one in found]
 
 
@@ -39,10 +39,10 @@ def test_all_problems_of_a_configuration_are_reported_with_their_place(tmp_path:
 
 def test_a_state_directory_is_tested_by_writing(tmp_path: Path) -> None:
     state = tmp_path / "new/state"
-    assert said(list(machine.check_state(state)))[0] == ("ok", f"{state} is writable")
+    assert graded(list(machine.check_state(state)))[0] == ("ok", f"{state} is writable")
     assert not state.exists()  # looking changes nothing
     (tmp_path / "file").touch()
-    ((grade, says),) = said(list(machine.check_state(tmp_path / "file")))
+    ((grade, says),) = graded(list(machine.check_state(tmp_path / "file")))
     assert grade == "problem"
     assert os.strerror(errno.ENOTDIR) in says
 
@@ -59,7 +59,7 @@ def test_a_state_directory_in_memory_or_open_to_others_or_in_use_is_noted(
     (state := tmp_path / "state").mkdir(mode=0o755)
     lock = durable.try_lock(state / "lock")
     assert lock is not None
-    found = said(list(machine.check_state(state)))
+    found = graded(list(machine.check_state(state)))
     os.close(lock)
     assert [grade for grade, _ in found] == ["ok", "note", "note", "note"]
     for word, (_, says) in zip(
@@ -68,7 +68,7 @@ def test_a_state_directory_in_memory_or_open_to_others_or_in_use_is_noted(
         assert word in says
     mounts.write_text("22 1 8:1 / / rw - ext4 /dev/sda1 rw\n")
     state.chmod(0o700)
-    assert [grade for grade, _ in said(list(machine.check_state(state)))] == ["ok"]
+    assert [grade for grade, _ in graded(list(machine.check_state(state)))] == ["ok"]
 
 
 def test_an_undo_that_was_given_up_is_a_problem_until_its_directory_is_removed(
@@ -80,21 +80,21 @@ def test_an_undo_that_was_given_up_is_a_problem_until_its_directory_is_removed(
     for one in case.hooks:
         store.save(case)
         order(store, case, one, "prepare", 1)
-    assert [grade for grade, _ in said(list(machine.check_state(tmp_path)))] == ["ok", "note"]
+    assert [grade for grade, _ in graded(list(machine.check_state(tmp_path)))] == ["ok", "note"]
     store.close(msgspec.structs.replace(case, closed=BEGINNING), given_up=["b"])
     store.release()
-    ok, (grade, says) = said(list(machine.check_state(tmp_path)))
+    ok, (grade, says) = graded(list(machine.check_state(tmp_path)))
     assert (ok[0], grade) == ("ok", "problem")
     assert re.search("hook b .*event E1", says)
     shutil.rmtree(tmp_path / "hooks" / case.id / "b")
-    assert [grade for grade, _ in said(list(machine.check_state(tmp_path)))] == ["ok"]
+    assert [grade for grade, _ in graded(list(machine.check_state(tmp_path)))] == ["ok"]
 
 
 def test_a_missing_shared_directory_is_a_problem(tmp_path: Path) -> None:
-    ((grade, says),) = said(list(machine.check_shared(tmp_path / "away")))
+    ((grade, says),) = graded(list(machine.check_shared(tmp_path / "away")))
     assert grade == "problem"
     assert str(tmp_path / "away") in says
-    assert said(list(machine.check_shared(tmp_path)))[0][0] == "ok"
+    assert graded(list(machine.check_shared(tmp_path)))[0][0] == "ok"
 
 
 def test_an_address_in_use_is_a_problem_unless_by_the_agent_itself(
@@ -113,7 +113,7 @@ def test_an_address_in_use_is_a_problem_unless_by_the_agent_itself(
 
 
 @pytest.mark.parametrize(
-    ("said", "right"),
+    ("output", "right"),
     [
         ("127.0.0.1:9169", "127.0.0.1:9169"),
         ("localhost:0", "127.0.0.1:0"),
@@ -127,15 +127,15 @@ def test_an_address_in_use_is_a_problem_unless_by_the_agent_itself(
         ("socket", ""),
     ],
 )
-def test_the_agent_listens_on_loopback_by_default(said: str, right: str) -> None:
+def test_the_agent_listens_on_loopback_by_default(output: str, right: str) -> None:
     if right:
-        assert str(parse_listen(said)) == right
-        assert parse_listen(said).local
+        assert str(parse_listen(output)) == right
+        assert parse_listen(output).local
     else:
         with pytest.raises(InvalidListen):
-            parse_listen(said)
-    if said.startswith(("0.", "192.")):
-        assert not parse_listen(said, anywhere=True).local
+            parse_listen(output)
+    if output.startswith(("0.", "192.")):
+        assert not parse_listen(output, anywhere=True).local
 
 
 def test_a_program_must_exist_and_be_executable_and_protected(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_an_empty_configuration_has_the_defaults(tmp_path: Path) -> None:
 
 
 def test_all_problems_are_reported_with_their_place(tmp_path: Path) -> None:
-    told = problems(
+    reported = problems(
         tmp_path,
         """
         [agent]
@@ -133,7 +133,7 @@ def test_all_problems_are_reported_with_their_place(tmp_path: Path) -> None:
         [hok]
         """,
     )
-    assert sorted(told) == sorted(
+    assert sorted(reported) == sorted(
         [
             "hok: unknown key; did you mean 'hook'?",
             "agent.aprove: unknown key; did you mean 'approve'?",
@@ -182,8 +182,8 @@ def test_all_problems_are_reported_with_their_place(tmp_path: Path) -> None:
     ],
 )
 def test_a_value_of_the_wrong_shape_is_one_problem(tmp_path: Path, text: str, says: str) -> None:
-    (told,) = problems(tmp_path, text)
-    assert told.startswith(says)
+    (reported,) = problems(tmp_path, text)
+    assert reported.startswith(says)
 
 
 def test_probable_mistakes_are_warnings(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ TAGS = {"tier": "web", "zone": "1"}
 
 
 @pytest.mark.parametrize(
-    ("rule", "said", "mine", "so"),
+    ("rule", "output", "mine", "so"),
     [
         ({}, {}, True, True),
         ({}, {}, False, False),
@@ -38,8 +38,8 @@ TAGS = {"tier": "web", "zone": "1"}
         ({"labels": {"rack": "1"}}, {}, True, False),
     ],
 )
-def test_a_rule_matches(rule: dict[str, Any], said: dict[str, Any], mine: bool, so: bool) -> None:
-    assert matches(Rule(name="r", **rule), event(**said), mine=mine, tags=TAGS) is so
+def test_a_rule_matches(rule: dict[str, Any], output: dict[str, Any], mine: bool, so: bool) -> None:
+    assert matches(Rule(name="r", **rule), event(**output), mine=mine, tags=TAGS) is so
 
 
 def test_the_first_match_wins() -> None:
@@ -67,10 +67,10 @@ EVENTS = st.builds(
 )
 
 
-@given(earlier=RULES, later=RULES, said=EVENTS, mine=st.booleans(), tagged=st.booleans())
+@given(earlier=RULES, later=RULES, output=EVENTS, mine=st.booleans(), tagged=st.booleans())
 def test_a_rule_reported_as_unreachable_never_matches(
-    earlier: Rule, later: Rule, said: Any, mine: bool, tagged: bool
+    earlier: Rule, later: Rule, output: Any, mine: bool, tagged: bool
 ) -> None:
     tags = TAGS if tagged else {}
-    if covers(earlier, later) and matches(later, said, mine=mine, tags=tags):
-        assert matches(earlier, said, mine=mine, tags=tags)
+    if covers(earlier, later) and matches(later, output, mine=mine, tags=tags):
+        assert matches(earlier, output, mine=mine, tags=tags)

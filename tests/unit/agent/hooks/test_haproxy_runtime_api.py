@@ -32,7 +32,7 @@ def answering(tmp_path: Path) -> Iterator[Answering]:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "sock"))
         listener.listen()
-        said: dict[bool, str] = {}
+        output: dict[bool, str] = {}
         kept: list[socket.socket] = []
 
         def serve() -> None:
@@ -40,7 +40,7 @@ def answering(tmp_path: Path) -> Iterator[Answering]:
                 while True:
                     line, _ = listener.accept()
                     kept.append(line)
-                    answer = said[b"servers" in line.recv(100)]
+                    answer = output[b"servers" in line.recv(100)]
                     if answer != "hang":
                         line.sendall(answer.encode())
                         line.close()
@@ -49,7 +49,7 @@ def answering(tmp_path: Path) -> Iterator[Answering]:
         thread.start()
 
         def begin(states: str, sessions: str = SESSIONS) -> str:
-            said.update({True: states, False: sessions})
+            output.update({True: states, False: sessions})
             return str(tmp_path / "sock")
 
         yield begin

@@ -110,9 +110,9 @@ def test_the_kinds_are_known_without_what_they_need() -> None:
 
 
 def run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str, said: str
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str, output: str
 ) -> tuple[int, str]:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(said.encode())))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(output.encode())))
     return __main__.main([kind]), capsys.readouterr().out
 
 

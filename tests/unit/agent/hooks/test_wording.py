@@ -21,9 +21,9 @@ def now(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def call(stage: str = "prepare", **event: Any) -> Call:
-    told = {"id": "E", "type": "Reboot", "resources": ["web_0"], "source": "Platform"} | event
+    reported = {"id": "E", "type": "Reboot", "resources": ["web_0"], "source": "Platform"} | event
     return msgspec.convert(
-        {"hook": "mine", "stage": stage, "machine": "web_0", "event": told}, Call
+        {"hook": "mine", "stage": stage, "machine": "web_0", "event": reported}, Call
     )
 
 
@@ -35,7 +35,7 @@ def test_a_scheduled_event_is_described_with_the_time_left() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "says"),
+    ("reported", "says"),
     [
         (call("started"), "web_0: Reboot has started (Platform)."),
         (call("finished"), "web_0: Reboot is over (Platform)."),
@@ -49,8 +49,8 @@ def test_a_scheduled_event_is_described_with_the_time_left() -> None:
         (call("started", resources=[], type=""), "web_0: an event has started (Platform)."),
     ],
 )
-def test_every_stage_has_a_sentence(told: Call, says: str) -> None:
-    assert wording.sentence(told) == says
+def test_every_stage_has_a_sentence(reported: Call, says: str) -> None:
+    assert wording.sentence(reported) == says
 
 
 def test_a_long_description_is_cut() -> None:

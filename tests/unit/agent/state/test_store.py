@@ -118,8 +118,8 @@ def test_incomplete_cases_are_removed_and_unreadable_ones_reported(
     (tmp_path / "cases" / "spoilt.1").mkdir()
     (tmp_path / "cases" / "spoilt.1" / "case").write_text('{"id":')
     assert [case.id for case in store.load_cases()] == ["E1.1"]
-    (told,) = store.unreadable
-    assert "spoilt.1" in told
+    (reported,) = store.unreadable
+    assert "spoilt.1" in reported
     assert {path.name for path in (tmp_path / "cases").iterdir()} == {"E1.1", "spoilt.1"}
     store.release()
 

@@ -44,15 +44,17 @@ def pipe() -> Iterator[Pipe]:
 def line(what: str, **facts: object) -> dict[str, object]:
     stream = io.StringIO()
     AgentLog(stream=stream)(what, **facts)
-    (said,) = stream.getvalue().splitlines()
-    found: dict[str, object] = json.loads(said)
+    (printed,) = stream.getvalue().splitlines()
+    found: dict[str, object] = json.loads(printed)
     return found
 
 
 def test_an_entry_is_one_line_with_the_field_names_of_the_service() -> None:
-    said = line("hook ended", event="E1", resources=("web_0",), output="a\nb", ok=True, code=None)
-    assert str(said.pop("timestamp")).endswith("Z")
-    assert said == {
+    printed = line(
+        "hook ended", event="E1", resources=("web_0",), output="a\nb", ok=True, code=None
+    )
+    assert str(printed.pop("timestamp")).endswith("Z")
+    assert printed == {
         "level": "info",
         "event": "hook ended",
         "event_id": "E1",
@@ -79,8 +81,8 @@ def test_failures_have_a_higher_level(what: str, facts: dict[str, object], level
 def test_on_a_terminal_the_log_is_readable_text() -> None:
     terminal = Terminal()
     AgentLog(stream=terminal)("problem", about="identity", why="it's away", at=from_timestamp(0))
-    said = terminal.getvalue()
-    assert said.endswith(
+    printed = terminal.getvalue()
+    assert printed.endswith(
         'Z  warning: problem  about=identity  why="it\'s away"  at=1970-01-01 00:00:00+00:00\n'
     )
 
@@ -89,8 +91,8 @@ def test_on_a_terminal_the_log_is_readable_text() -> None:
 def test_text_from_others_is_escaped(form: str) -> None:
     stream = io.StringIO()
     AgentLog(form, stream=stream)("event seen", description="x\n{}\x1b[2J\u2028\u202e")
-    (said,) = stream.getvalue().splitlines()
-    assert not {"\x1b", "\u2028", "\u202e"} & set(said)
+    (printed,) = stream.getvalue().splitlines()
+    assert not {"\x1b", "\u2028", "\u202e"} & set(printed)
 
 
 def test_secrets_among_options_are_removed() -> None:
@@ -108,17 +110,17 @@ def test_secrets_among_options_are_removed() -> None:
         resources=["slack://tokens/here"],
         why="https://ann:hunter2@example.net fw_0123abcd_" + "x" * 43,
     )
-    said = json.loads(stream.getvalue())
-    assert said["output"] == "POST …: 403, key …"
-    assert said["machines"] == ["…"]
-    assert said["why"] == "https://…@example.net fw_0123abcd_…"
+    printed = json.loads(stream.getvalue())
+    assert printed["output"] == "POST …: 403, key …"
+    assert printed["machines"] == ["…"]
+    assert printed["why"] == "https://…@example.net fw_0123abcd_…"
 
 
 def test_output_of_commands_keeps_its_end_and_other_values_their_beginning() -> None:
     long = "a" * 9_000 + "b" * 9_000
-    said = line("hook ended", output=long, why=long)
-    assert said["output"] == "…" + "b" * (log.MAX_OUTPUT - 1)
-    assert said["why"] == "a" * (log.MAX_VALUE - 1) + "…"
+    printed = line("hook ended", output=long, why=long)
+    assert printed["output"] == "…" + "b" * (log.MAX_OUTPUT - 1)
+    assert printed["why"] == "a" * (log.MAX_VALUE - 1) + "…"
 
 
 def test_only_the_journal_gets_priorities(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,9 +138,9 @@ def test_a_log_that_is_not_read_does_not_block_and_reports_dropped_lines(pipe: P
     write = AgentLog(stream=pipe.stream)
     for number in range(100):
         write("problem", about=str(number), why="x" * 1_500, output="y" * 1_000, where="z" * 2_000)
-    said = pipe.read()
+    printed = pipe.read()
     write("problem resolved")
-    lines = [json.loads(line) for line in (said + pipe.read()).splitlines()]
+    lines = [json.loads(line) for line in (printed + pipe.read()).splitlines()]
     *kept, missing, last = lines  # every one of them whole
     assert [one["about"] for one in kept] == [str(number) for number in range(len(kept))]
     assert "dropped" in missing["event"]

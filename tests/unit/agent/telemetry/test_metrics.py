@@ -20,7 +20,7 @@ WELL = Health(healthy=True, ready=True, writable=True)
 
 
 def endpoint(problem: str = "", **more: Any) -> EndpointStatus:
-    said: dict[str, Any] = {
+    output: dict[str, Any] = {
         "endpoint": "http://169.254.169.254",
         "version": "2020-07-01",
         "long_poll": True,
@@ -31,7 +31,7 @@ def endpoint(problem: str = "", **more: Any) -> EndpointStatus:
         "failures": 2,
         "failures_by_kind": {"late": 2},
     }
-    return EndpointStatus(**(said | more))
+    return EndpointStatus(**(output | more))
 
 
 def status(world: AgentWorld | None = None, problem: str = "", after: float = 0.0) -> AgentStatus:
@@ -58,8 +58,8 @@ def busy() -> tuple[AgentMetrics, AgentWorld]:
     world.turn()
     world.end_a_run()
     world.turn()
-    counts, told = AgentMetrics(), []
-    tell = counts.counted(lambda what, **_: told.append(what))
+    counts, reported = AgentMetrics(), []
+    tell = counts.counted(lambda what, **_: reported.append(what))
     tell("event seen", event="E1", type="Reboot", source="Platform")
     facts = {"hook": "drain", "stage": "prepare"}
     tell("hook ended", **facts, outcome="ended", ok=True, seconds=0.3)
@@ -68,7 +68,7 @@ def busy() -> tuple[AgentMetrics, AgentWorld]:
     tell("hook ended", **facts, outcome="lost", ok=False, seconds=None)
     tell("approval failed", event="E1", why="x")
     tell("approved", event="E1")
-    assert told.count("hook ended") == 4  # it all goes on to the log
+    assert reported.count("hook ended") == 4  # it all goes on to the log
     return counts, world
 
 
@@ -150,8 +150,8 @@ def test_documented_and_exported_metrics_are_the_same() -> None:
     seen = status(world, problem="the connection was refused")
     types = re.findall(r"^# TYPE (\S+) (\S+)$", exposition(counts, seen, WELL)[0].decode(), re.M)
     there = {name for name, _ in types if name.startswith("forewarn_agent_")}
-    said = set(re.findall(r"^\| `(forewarn_agent_\w+)[{`]", DOCS.read_text(), re.M))
-    assert said == there
+    output = set(re.findall(r"^\| `(forewarn_agent_\w+)[{`]", DOCS.read_text(), re.M))
+    assert output == there
     assert {name for name, type in types if type == "counter"} <= {
         name for name, _ in types if name.endswith("_total")
     }

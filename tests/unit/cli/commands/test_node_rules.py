@@ -59,9 +59,9 @@ def _settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ports").write_text(PORTS)
 
 
-def write(directory: Path, told: Sequence[Told], host: str = "h1") -> None:
+def write(directory: Path, reported: Sequence[Told], host: str = "h1") -> None:
     journal = Journal(directory, host)
-    journal.replace(told)
+    journal.replace(reported)
     journal.close()
 
 

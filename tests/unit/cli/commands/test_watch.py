@@ -39,7 +39,7 @@ STANDING = EndpointStatus(
 )
 
 
-def told(kind: str = "appeared", event: Event = EVENT, **more: Any) -> ChangeLine:
+def reported(kind: str = "appeared", event: Event = EVENT, **more: Any) -> ChangeLine:
     return ChangeLine(
         Change(kind=ChangeKind(kind), event=event, at=NOW, **more), event is EVENT, "web_0"
     )
@@ -69,21 +69,21 @@ def test_an_event_is_one_line_however_little_room_there_is(width: int) -> None:
 
 
 def test_a_change_in_a_line() -> None:
-    assert str(told()) == (
+    assert str(reported()) == (
         "2027-01-15 08:00:00Z  appeared   Reboot 28512AF7 of web_0, web_2 (this machine), not"
         " before 2027-01-15 08:15:00Z (in 14 min 59 s), for 9 s, Platform, Host \x1b[2J"
     )
-    assert str(told("started", STARTED)) == "2027-01-15 08:00:00Z  started    Freeze B of web_1"
-    assert str(told("rescheduled", earlier_not_before=NOW)).endswith(
+    assert str(reported("started", STARTED)) == "2027-01-15 08:00:00Z  started    Freeze B of web_1"
+    assert str(reported("rescheduled", earlier_not_before=NOW)).endswith(
         "not before 2027-01-15 08:15:00Z (in 14 min 59 s), instead of 2027-01-15 08:00:00Z"
     )
-    assert "presumably" in str(told("finished", presumed=True))
+    assert "presumably" in str(reported("finished", presumed=True))
 
 
 def test_a_change_as_json_is_one_line_with_these_keys() -> None:
-    said = told().as_json()
-    assert "\n" not in said
-    assert json.loads(said) == {
+    output = reported().as_json()
+    assert "\n" not in output
+    assert json.loads(output) == {
         "change": "appeared",
         "at": "2027-01-15T08:00:00Z",
         "mine": True,
@@ -102,7 +102,7 @@ def test_a_change_as_json_is_one_line_with_these_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "output"),
     [
         (0, "in 14 min 59 s"),
         (899, "any moment"),
@@ -110,8 +110,8 @@ def test_a_change_as_json_is_one_line_with_these_keys() -> None:
         (-86_400, "in 1 d 14 min"),
     ],
 )
-def test_a_countdown(seconds: int, said: str) -> None:
-    assert starts(EVENT, NOW + timedelta(seconds=seconds)) == said
+def test_a_countdown(seconds: int, output: str) -> None:
+    assert starts(EVENT, NOW + timedelta(seconds=seconds)) == output
 
 
 def test_started_events_and_unknown_values_are_shown_without_a_countdown() -> None:
@@ -120,7 +120,7 @@ def test_started_events_and_unknown_values_are_shown_without_a_countdown() -> No
 
 
 def test_a_commands_environment() -> None:
-    assert environment(told()) == {
+    assert environment(reported()) == {
         "FOREWARN_CHANGE": "appeared",
         "FOREWARN_MACHINE": "web_0",
         "FOREWARN_MINE": "true",
@@ -134,13 +134,13 @@ def test_a_commands_environment() -> None:
         "FOREWARN_EVENT_DURATION": "9",
         "FOREWARN_SECONDS_LEFT": "899",
     }
-    bare = environment(told("started", STARTED))
+    bare = environment(reported("started", STARTED))
     names = ("EVENT_NOT_BEFORE", "EVENT_DURATION", "SECONDS_LEFT")
     assert [bare[f"FOREWARN_{name}"] for name in names] == ["", "", ""]
 
 
 def test_the_view_shows_events_changes_and_the_state_of_the_endpoint() -> None:
-    view = View(events=((EVENT, True), (STARTED, False)), changes=(told(),), machine="web_0")
+    view = View(events=((EVENT, True), (STARTED, False)), changes=(reported(),), machine="web_0")
     shown = drawn(view)
     head, *rest = shown.splitlines()
     assert head.split() == [

@@ -58,10 +58,10 @@ def test_the_explanation_in_a_container_names_how_to_reach_the_endpoint(
     tmp_path: Path, place: str, content: str, kind: str, way_out: str
 ) -> None:
     put(tmp_path, place, content)
-    said = explain_unreachable(TRIED, tmp_path, {})
-    assert f"This is {kind}" in said
-    assert way_out in said
-    assert "FOREWARN_METADATA=http://" in said
+    response = explain_unreachable(TRIED, tmp_path, {})
+    assert f"This is {kind}" in response
+    assert way_out in response
+    assert "FOREWARN_METADATA=http://" in response
 
 
 def test_in_a_pod_the_explanation_names_network_policies(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_missing_route_is_seen_in_the_routing_table(
 
 
 @pytest.mark.parametrize(
-    ("place", "content", "trouble", "said"),
+    ("place", "content", "trouble", "response"),
     [
         ("sys/class/dmi/id/sys_vendor", "Amazon EC2\n", "answered 404", "on Amazon EC2"),
         (
@@ -114,10 +114,10 @@ def test_a_missing_route_is_seen_in_the_routing_table(
     ],
 )
 def test_the_reason_follows_from_the_machine_and_the_failure(
-    tmp_path: Path, place: str, content: str, trouble: str, said: str
+    tmp_path: Path, place: str, content: str, trouble: str, response: str
 ) -> None:
     put(tmp_path, place, content)
-    assert said in explain_unreachable([("http://169.254.169.254", trouble)], tmp_path, {})
+    assert response in explain_unreachable([("http://169.254.169.254", trouble)], tmp_path, {})
 
 
 def test_an_explanation_is_given_on_the_machine_of_the_test(tmp_path: Path) -> None:

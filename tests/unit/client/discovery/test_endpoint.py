@@ -11,7 +11,7 @@ from forewarn.client.steps import Location
 
 
 @pytest.mark.parametrize(
-    ("said", "host", "port", "authority"),
+    ("response", "host", "port", "authority"),
     [
         ("http://169.254.169.254", "169.254.169.254", 80, "169.254.169.254"),
         ("HTTP://127.0.1.1:8169/", "127.0.1.1", 8169, "127.0.1.1:8169"),
@@ -21,22 +21,22 @@ from forewarn.client.steps import Location
         ("http://[fe80::1%eth0]", "fe80::1%eth0", 80, "[fe80::1]"),
     ],
 )
-def test_valid_addresses_are_read(said: str, host: str, port: int, authority: str) -> None:
-    found = endpoint.parse_endpoint(said)
+def test_valid_addresses_are_read(response: str, host: str, port: int, authority: str) -> None:
+    found = endpoint.parse_endpoint(response)
     assert (found, found.authority) == (Location(host, port), authority)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "response",
     [
         *("https://169.254.169.254", "ftp://x", "http://", "http://:80", "http://x:0", "a b"),
         *("http://x:99999", "http://x:port", "http://me:pass@x", "http://x/metadata", "http://x?a"),
         *("http://exämple", "http://x#y", "http://[::1", "x\r\nEvil: 1"),
     ],
 )
-def test_an_invalid_address_is_refused_in_one_line(said: str) -> None:
+def test_an_invalid_address_is_refused_in_one_line(response: str) -> None:
     with pytest.raises(InvalidEndpointError) as refused:
-        Client(said)
+        Client(response)
     assert isinstance(refused.value, ClientError)
     assert isinstance(refused.value, ValueError)
     assert "\n" not in str(refused.value)

@@ -57,7 +57,7 @@ def test_leases_of_every_dhcp_client_are_read(root: Path, name: str, place: str)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "response",
     [
         "a8:3f:81:10",
         r'"\250?\201\020"',
@@ -67,10 +67,10 @@ def test_leases_of_every_dhcp_client_are_read(root: Path, name: str, place: str)
         "2822734096",
     ],
 )
-def test_dhclient_writes_an_option_as_its_type_says(said: str) -> None:
+def test_dhclient_writes_an_option_as_its_type_says(response: str) -> None:
     names = lease_formats.dhclient_names("# option no code 245 = text;\noption where code 245 = x;")
     assert names == {"where"}
-    assert dhclient(lease(f"option where {said};"), names) == [Offer("168.63.129.16")]
+    assert dhclient(lease(f"option where {response};"), names) == [Offer("168.63.129.16")]
 
 
 def test_dhclient_writes_an_option_that_can_be_printed_as_text() -> None:
@@ -122,7 +122,7 @@ def test_a_lease_that_has_ended_counts_only_where_there_is_no_other(root: Path, 
 
 
 @pytest.mark.parametrize(
-    ("said", "counts"),
+    ("response", "counts"),
     [
         ("168.63.129.16", True),
         ("169.254.169.254", True),
@@ -134,19 +134,20 @@ def test_a_lease_that_has_ended_counts_only_where_there_is_no_other(root: Path, 
         ("255.255.255.255", False),
     ],
 )
-def test_only_an_address_that_can_be_a_machines_counts(said: str, counts: bool) -> None:
-    value = bytes(int(part) for part in said.split("."))
-    assert unicast(value) == (said if counts else None)
+def test_only_an_address_that_can_be_a_machines_counts(response: str, counts: bool) -> None:
+    value = bytes(int(part) for part in response.split("."))
+    assert unicast(value) == (response if counts else None)
     assert unicast(value + b"\1") is None
 
 
 @pytest.mark.parametrize(
-    "said", ["256.0.0.1", "10.0.0", "4294967296", "300:0:0:1", "a:0:0:1:2", "²0.0.0.1", '"a"', ""]
+    "response",
+    ["256.0.0.1", "10.0.0", "4294967296", "300:0:0:1", "a:0:0:1:2", "²0.0.0.1", '"a"', ""],
 )
-def test_an_invalid_address_is_ignored(said: str) -> None:
-    assert dhclient(lease(f"option unknown-245 {said};")) == []
-    assert lease_formats.keyed(f"OPTION_245={said}") == []
-    assert lease_formats.keyed(f"dhcp4.expiry={said}\nOPTION_245=0a000001") != []
+def test_an_invalid_address_is_ignored(response: str) -> None:
+    assert dhclient(lease(f"option unknown-245 {response};")) == []
+    assert lease_formats.keyed(f"OPTION_245={response}") == []
+    assert lease_formats.keyed(f"dhcp4.expiry={response}\nOPTION_245=0a000001") != []
 
 
 def test_a_packet_may_hold_the_option_in_parts_and_in_its_other_fields() -> None:

@@ -12,7 +12,7 @@ TAG = bytes_tag(b"it")
 
 
 @pytest.mark.parametrize(
-    ("said", "strongly", "weakly"),
+    ("response", "strongly", "weakly"),
     [
         (TAG, True, True),
         ("*", True, True),
@@ -25,9 +25,9 @@ TAG = bytes_tag(b"it")
         ("nonsense", False, False),
     ],
 )
-def test_an_etag_matches(said: str, strongly: bool, weakly: bool) -> None:
-    assert matching(said, TAG) is strongly
-    assert matching(said, TAG, weakly=True) is weakly
+def test_an_etag_matches(response: str, strongly: bool, weakly: bool) -> None:
+    assert matching(response, TAG) is strongly
+    assert matching(response, TAG, weakly=True) is weakly
 
 
 @pytest.mark.parametrize(

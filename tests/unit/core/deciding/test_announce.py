@@ -83,17 +83,17 @@ def test_a_notice_counts_from_when_all_guests_can_see_it() -> None:
     id = w.raised(EventType.PREEMPT, "m0")
     assert w.event(id).not_before == ceil_second(START + 37 * SECOND)
     w.do(raising(w, not_before=START + 15 * MINUTE + 7 * SECOND))
-    said = w.refused(raising(w, not_before=START + 15 * MINUTE))
-    assert "needs at least 15 min 7 s of notice" in said.message
+    output = w.refused(raising(w, not_before=START + 15 * MINUTE))
+    assert "needs at least 15 min 7 s of notice" in output.message
 
 
 def test_short_notice_has_to_be_asked_for() -> None:
     w = world()
-    said = w.refused(raising(w, notice=MINUTE))
-    assert said.reason is Reason.INVALID
-    assert "15 min" in said.message
-    assert "1 min" in said.message
-    assert said.hint is Hint.SHORT_NOTICE
+    output = w.refused(raising(w, notice=MINUTE))
+    assert output.reason is Reason.INVALID
+    assert "15 min" in output.message
+    assert "1 min" in output.message
+    assert output.hint is Hint.SHORT_NOTICE
     meant = w.do(raising(w, notice=MINUTE, short_notice=True))
     assert w.event(meant.event).not_before == ceil_second(START + MINUTE)
     assert meant.notes == ()
@@ -177,10 +177,10 @@ def test_the_limit_of_user_events_refuses_the_next_and_names_those_pending() -> 
     w = world(policy=Policy(user_event_limit=2))
     w.raised(REBOOT, "m3")  # the platform's do not count
     first, second = w.maintained(REBOOT, "m0"), w.maintained(REBOOT, "m1")
-    said = w.refused(restart(w, "m2"))
-    assert said.reason is Reason.CONFLICT
-    assert "2 user events" in said.message
-    assert f"{first}, {second}" in said.message
+    output = w.refused(restart(w, "m2"))
+    assert output.reason is Reason.CONFLICT
+    assert "2 user events" in output.message
+    assert f"{first}, {second}" in output.message
     assert w.maintained(REBOOT, "m0") == first  # the same again is not one more
     w.approve(first)
     assert w.maintained(REBOOT, "m2")  # only Scheduled ones count
@@ -216,10 +216,10 @@ def test_maintenance_of_a_group_that_is_not_enabled_happens_at_once_and_is_noted
 @pytest.mark.parametrize("type", [FREEZE, PREEMPT, TERMINATE])
 def test_a_user_can_ask_for_a_restart_or_a_redeploy_only(type: EventType) -> None:
     w = world()
-    said = w.refused(restart(w, type=type))
-    assert said.reason is Reason.INVALID
-    assert "Reboot" in said.message
-    assert "Redeploy" in said.message
+    output = w.refused(restart(w, type=type))
+    assert output.reason is Reason.INVALID
+    assert "Reboot" in output.message
+    assert "Redeploy" in output.message
 
 
 def test_the_promises_are_those_of_the_public_table() -> None:

@@ -42,27 +42,27 @@ def three_ways(w: GroupWorld, *names: str) -> list[commands.Command]:
 def test_an_event_needs_a_machine() -> None:
     w = world()
     for command in three_ways(w):
-        said = w.refused(command)
-        assert said.reason is Reason.INVALID
-        assert "at least one" in said.message
+        output = w.refused(command)
+        assert output.reason is Reason.INVALID
+        assert "at least one" in output.message
 
 
 def test_a_machine_that_is_named_twice_is_refused() -> None:
     w = world()
     for command in three_ways(w, "m0", "m1", "m0"):
-        said = w.refused(command)
-        assert said.reason is Reason.INVALID
-        assert "twice" in said.message
-        assert "m0, m1, m0" in said.message
+        output = w.refused(command)
+        assert output.reason is Reason.INVALID
+        assert "twice" in output.message
+        assert "m0, m1, m0" in output.message
 
 
 def test_an_unknown_machine_is_refused_with_the_names_there_are() -> None:
     w = world()
     for command in three_ways(w, "db"):
-        said = w.refused(command)
-        assert said.reason is Reason.UNKNOWN
-        assert "'db'" in said.message
-        assert all(name in said.message for name in ("m0", "m1", "m2", "m3"))
+        output = w.refused(command)
+        assert output.reason is Reason.UNKNOWN
+        assert "'db'" in output.message
+        assert all(name in output.message for name in ("m0", "m1", "m2", "m3"))
 
 
 def test_a_machine_that_is_gone_is_refused_with_what_became_of_it() -> None:
@@ -71,9 +71,9 @@ def test_a_machine_that_is_gone_is_refused_with_what_became_of_it() -> None:
     w.approve(delete)
     w.carried_out(delete)
     for command in three_ways(w, "m0"):
-        said = w.refused(command)
-        assert said.reason is Reason.CONFLICT
-        assert "evicted" in said.message
+        output = w.refused(command)
+        assert output.reason is Reason.CONFLICT
+        assert "evicted" in output.message
 
 
 def test_a_machine_that_is_being_deleted_is_refused_with_the_event_that_does_it() -> None:
@@ -82,19 +82,19 @@ def test_a_machine_that_is_being_deleted_is_refused_with_the_event_that_does_it(
     assert w.raised(REBOOT, "m0")  # while it is only announced, others may be
     w.approve(delete)
     for command in [*three_ways(w, "m0"), *three_ways(w, "m0", "m1")]:
-        said = w.refused(command)
-        assert said.reason is Reason.CONFLICT
-        assert "being deleted" in said.message
-        assert delete in said.message
+        output = w.refused(command)
+        assert output.reason is Reason.CONFLICT
+        assert "being deleted" in output.message
+        assert delete in output.message
     assert w.raised(REBOOT, "m1")
 
 
 def test_machines_of_two_domains_are_refused_with_their_domains() -> None:
     w = world()
     for command in three_ways(w, "m0", "m2"):
-        said = w.refused(command)
-        assert said.reason is Reason.INVALID
-        assert "'m0' is in 0, 'm2' is in 1" in said.message
+        output = w.refused(command)
+        assert output.reason is Reason.INVALID
+        assert "'m0' is in 0, 'm2' is in 1" in output.message
 
 
 def test_the_number_of_active_events_of_a_group_is_limited() -> None:
@@ -104,10 +104,10 @@ def test_the_number_of_active_events_of_a_group_is_limited() -> None:
         msgspec.structs.replace(event, id=f"X{number}") for number in range(MAX_ACTIVE_EVENTS)
     )
     full: Group = msgspec.structs.replace(w.group, events=crowd)
-    said = decide(full, raising(w), w.now)
-    assert isinstance(said, Refused)
-    assert said.reason is Reason.CONFLICT
-    assert str(MAX_ACTIVE_EVENTS) in said.message
+    output = decide(full, raising(w), w.now)
+    assert isinstance(output, Refused)
+    assert output.reason is Reason.CONFLICT
+    assert str(MAX_ACTIVE_EVENTS) in output.message
 
 
 # Words that make no sense.
@@ -135,11 +135,11 @@ def test_an_invalid_value_is_refused_with_what_would_be_valid(
     fields: dict[str, Any], words: list[str]
 ) -> None:
     w = world()
-    said = w.refused(raising(w, **fields))
-    assert said.reason is Reason.INVALID
+    output = w.refused(raising(w, **fields))
+    assert output.reason is Reason.INVALID
     for word in words:
-        assert word in said.message
-    assert (said.hint is Hint.SHORT_NOTICE) == ("at least" in said.message)
+        assert word in output.message
+    assert (output.hint is Hint.SHORT_NOTICE) == ("at least" in output.message)
 
 
 @pytest.mark.parametrize(

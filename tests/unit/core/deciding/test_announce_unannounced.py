@@ -173,8 +173,8 @@ def test_an_unannounced_event_is_not_shown_after_the_first_get(type: EventType) 
     id = w.maintained(type, "m0")
     assert w.status(id) is Status.STARTED
     assert (w.poll().incarnation, w.shown()) == (1, [])
-    said = w.refused(commands.Approve(ids=(id,), by="m0"))
-    assert said.reason is Reason.UNKNOWN
+    output = w.refused(commands.Approve(ids=(id,), by="m0"))
+    assert output.reason is Reason.UNKNOWN
     w.do(commands.Disable(by="ops"))
     assert (w.poll().incarnation, w.shown()) == (1, [])
     w.carried_out(id)

@@ -295,8 +295,8 @@ class AnyGroup(RuleBasedStateMachine):
         events = self.world.group.events
         id = events[pick % len(events)].id
         for n, note in enumerate(notes):
-            said = ready if n % 3 else not ready
-            self.world.ask(commands.Prepare(id=id, machine=by, ready=said, note=note))
+            output = ready if n % 3 else not ready
+            self.world.ask(commands.Prepare(id=id, machine=by, ready=output, note=note))
 
     @precondition(lambda self: self.events(Status.SCHEDULED))
     @rule(picks=few, by=st.sampled_from(NAMES))

@@ -224,10 +224,10 @@ def test_an_unknown_id_refuses_the_whole_request() -> None:
     w = world()
     id = w.raised(REBOOT, "m0")
     for ids in ((id, "nobody"), ("nobody", id)):
-        said = w.refused(w.approval(*ids))
-        assert said.reason is Reason.UNKNOWN
-        assert "nobody" in said.message
-        assert "ever listed" in said.message
+        output = w.refused(w.approval(*ids))
+        assert output.reason is Reason.UNKNOWN
+        assert "nobody" in output.message
+        assert "ever listed" in output.message
         assert w.event(id).approved is None
 
 
@@ -283,9 +283,9 @@ def test_an_operator_cannot_decide_on_an_event_that_is_not_active(
     command: type[commands.OperatorApprove] | type[commands.Cancel],
 ) -> None:
     w = world()
-    said = w.refused(command(id="E9", by="ops"))
-    assert said.reason is Reason.UNKNOWN
-    assert "E9" in said.message
+    output = w.refused(command(id="E9", by="ops"))
+    assert output.reason is Reason.UNKNOWN
+    assert "E9" in output.message
 
 
 def test_a_scheduled_event_can_be_cancelled_and_a_started_one_cannot() -> None:
@@ -294,9 +294,9 @@ def test_a_scheduled_event_can_be_cancelled_and_a_started_one_cannot() -> None:
     w.do(commands.Cancel(id=scheduled, by="ann"))
     assert w.status(scheduled) is Status.WITHDRAWN
     assert w.ending(scheduled) == "cancelled by ann"
-    said = w.refused(commands.Cancel(id=started, by="ann"))
-    assert said.reason is Reason.CONFLICT
-    assert f"{started} has started" in said.message
+    output = w.refused(commands.Cancel(id=started, by="ann"))
+    assert output.reason is Reason.CONFLICT
+    assert f"{started} has started" in output.message
 
 
 # The document.

@@ -106,29 +106,29 @@ def test_only_answers_of_the_current_attempt_count() -> None:
 def test_an_attempt_under_way_cannot_be_retried() -> None:
     w = world()
     id = w.struck("m0")
-    said = w.refused(commands.Retry(id=id, by="ops"))
-    assert said.reason is Reason.CONFLICT
-    assert "attempt 1" in said.message
+    output = w.refused(commands.Retry(id=id, by="ops"))
+    assert output.reason is Reason.CONFLICT
+    assert "attempt 1" in output.message
 
 
 def test_only_a_started_event_can_be_retried_or_finished() -> None:
     w = world()
     id = w.raised(REBOOT, "m0")
     for name in (id, "E9"):
-        said = w.refused(commands.Retry(id=name, by="ops"))
-        assert said.reason is Reason.UNKNOWN
-        assert "be retried" in said.message
-        said = w.refused(commands.Finish(id=name, by="ops", reason="seen"))
-        assert said.reason is Reason.UNKNOWN
-        assert "be finished" in said.message
+        output = w.refused(commands.Retry(id=name, by="ops"))
+        assert output.reason is Reason.UNKNOWN
+        assert "be retried" in output.message
+        output = w.refused(commands.Finish(id=name, by="ops", reason="seen"))
+        assert output.reason is Reason.UNKNOWN
+        assert "be finished" in output.message
 
 
 def test_an_operator_who_finishes_an_event_gives_a_reason() -> None:
     w = world()
     id = w.struck("m0")
-    said = w.refused(commands.Finish(id=id, by="ops", reason="  "))
-    assert said.reason is Reason.INVALID
-    assert "reason" in said.message
+    output = w.refused(commands.Finish(id=id, by="ops", reason="  "))
+    assert output.reason is Reason.INVALID
+    assert "reason" in output.message
     w.do(commands.Finish(id=id, by="ops", reason="seen"))
     assert w.ending(id) == "finished by ops: seen"
 
@@ -150,8 +150,8 @@ def test_a_delete_leaves_the_machine_known_but_gone(type: EventType, fate: str) 
 def test_an_event_that_is_abandoned_has_done_nothing_to_its_machines() -> None:
     w = world()
     id = w.raised(EventType.TERMINATE, "m0")
-    said = w.refused(commands.Abandon(id=id, by="ops", reason="stuck"))
-    assert said.reason is Reason.UNKNOWN
+    output = w.refused(commands.Abandon(id=id, by="ops", reason="stuck"))
+    assert output.reason is Reason.UNKNOWN
     w.approve(id)
     w.answer(id, commands.Failed("no such volume"))
     assert w.refused(commands.Abandon(id=id, by="ops", reason=" ")).reason is Reason.INVALID
@@ -162,8 +162,8 @@ def test_an_event_that_is_abandoned_has_done_nothing_to_its_machines() -> None:
 
 def test_a_failure_that_has_happened_cannot_be_abandoned() -> None:
     w = world()
-    said = w.refused(commands.Abandon(id=w.struck("m0"), by="ops", reason="stuck"))
-    assert said.reason is Reason.INVALID
+    output = w.refused(commands.Abandon(id=w.struck("m0"), by="ops", reason="stuck"))
+    assert output.reason is Reason.INVALID
 
 
 def test_a_machine_that_is_gone_can_be_restored() -> None:
@@ -178,12 +178,12 @@ def test_a_machine_that_is_gone_can_be_restored() -> None:
 
 def test_only_a_machine_that_is_gone_can_be_restored() -> None:
     w = world()
-    said = w.refused(commands.Restore(machine="m0", by="ops"))
-    assert said.reason is Reason.CONFLICT
-    assert "evicted or deleted" in said.message
-    said = w.refused(commands.Restore(machine="db", by="ops"))
-    assert said.reason is Reason.UNKNOWN
-    assert "no machine 'db'" in said.message
+    output = w.refused(commands.Restore(machine="m0", by="ops"))
+    assert output.reason is Reason.CONFLICT
+    assert "evicted or deleted" in output.message
+    output = w.refused(commands.Restore(machine="db", by="ops"))
+    assert output.reason is Reason.UNKNOWN
+    assert "no machine 'db'" in output.message
 
 
 def test_a_moved_machine_stays_where_it_is_until_the_inventory_says_otherwise() -> None:

@@ -159,13 +159,13 @@ def test_a_window_is_open_exactly_from_when_clocks_show_its_opening_until_its_cl
 ) -> None:
     """Told from the words alone: minute by minute, what do the clocks and the calendar show?"""
     found = list(_read_off(window, start, start + 3 * DAY))
-    told = []
+    reported = []
     for span in spans([window], start):
         if span.opens >= start + 2 * DAY:
             break
         if span.opens >= start:
-            told.append(span)
-    assert told == [span for span in found if start <= span.opens < start + 2 * DAY]
+            reported.append(span)
+    assert reported == [span for span in found if start <= span.opens < start + 2 * DAY]
 
 
 def _read_off(window: Window, start: int, end: int) -> list[Span]:

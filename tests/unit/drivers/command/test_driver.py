@@ -142,9 +142,18 @@ def test_work_on_an_empty_host_has_verbs_of_its_own() -> None:
     for call, verb in ((driver.perform, "work"), (driver.observe, "observe-work")):
         first, line = asyncio.run(call(task)).output.splitlines()  # type: ignore[union-attr]
         assert first == f"{verb} h1 CHG-7 host/h1/work"
-        told = json.loads(line)
-        assert (told["verb"], told["work"], told["host"], told["type"]) == (verb, True, "h1", "")
-        assert (told["machines"], told["rollout"], told["step"]) == ([], "R", "host/h1/work")
+        reported = json.loads(line)
+        assert (reported["verb"], reported["work"], reported["host"], reported["type"]) == (
+            verb,
+            True,
+            "h1",
+            "",
+        )
+        assert (reported["machines"], reported["rollout"], reported["step"]) == (
+            [],
+            "R",
+            "host/h1/work",
+        )
     refusing = shell('echo "$1"; exit 20', work=True)
     assert asyncio.run(refusing.check(task)) == Veto("check-work")
 
@@ -218,9 +227,9 @@ def test_a_program_is_given_the_verb_and_the_task() -> None:
     )
     done = asyncio.run(shell('echo "$0 $# $1"; cat').observe(joint))
     assert isinstance(done, Happened)
-    line, told = done.output.split("\n")
+    line, reported = done.output.split("\n")
     assert line == "carry 1 observe"
-    assert json.loads(told) == {
+    assert json.loads(reported) == {
         "verb": "observe",
         "work": False,
         "event": "E",
@@ -293,17 +302,17 @@ def test_the_outcome_of_an_invalid_answer_is_unknown(after: str) -> None:
 
 
 def test_a_program_can_say_to_which_hosts_machines_have_moved() -> None:
-    said = """echo moving; echo '{"moved": {"web_0": "c"}}'"""
-    assert perform(said) == Done({"web_0": "c"}, "moving", '{"moved": {"web_0": "c"}}')
-    seen = observe(said)
+    printed = """echo moving; echo '{"moved": {"web_0": "c"}}'"""
+    assert perform(printed) == Done({"web_0": "c"}, "moving", '{"moved": {"web_0": "c"}}')
+    seen = observe(printed)
     assert isinstance(seen, Happened)
     assert seen.moved == {"web_0": "c"}
 
 
 def test_a_program_can_say_for_how_long_machines_stood_still() -> None:
-    said = """echo '{"away": {"web_0": 0.043}}'"""
-    assert perform(said) == Done({}, "", '{"away": {"web_0": 0.043}}', {"web_0": 0.043})
-    seen = observe(said)
+    printed = """echo '{"away": {"web_0": 0.043}}'"""
+    assert perform(printed) == Done({}, "", '{"away": {"web_0": 0.043}}', {"web_0": 0.043})
+    seen = observe(printed)
     assert isinstance(seen, Happened)
     assert seen.away == {"web_0": 0.043}
 
@@ -325,13 +334,13 @@ def test_the_outcome_of_an_invalid_move_is_unknown(moved: str, why: str) -> None
 
 
 def test_only_events_that_move_machines_can_report_moves() -> None:
-    said = shell("""echo '{"moved": {"web_0": "b"}}'""")
+    printed = shell("""echo '{"moved": {"web_0": "b"}}'""")
     reboot = msgspec.structs.replace(TASK, type=EventType.REBOOT)
-    done = asyncio.run(said.perform(reboot))
+    done = asyncio.run(printed.perform(reboot))
     assert isinstance(done, Unknown)
     assert "Reboot moves none" in done.why
     migration = msgspec.structs.replace(TASK, type=EventType.FREEZE, moves=True)
-    assert isinstance(asyncio.run(said.perform(migration)), Done)
+    assert isinstance(asyncio.run(printed.perform(migration)), Done)
 
 
 @pytest.mark.parametrize("line", ['{"level": "info", "msg": "done"}', "{done}", "[1]", "null", '"'])

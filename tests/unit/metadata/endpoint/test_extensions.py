@@ -99,9 +99,9 @@ def test_disconnected_requests_are_forgotten_even_during_a_wake_up() -> None:
         room.waits.wake("web")
         for caller in callers:
             caller.say("http.disconnect")
-        said = await asyncio.gather(*(c.waiting for c in callers), return_exceptions=True)
-        assert all(answer is True or isinstance(answer, Gone) for answer in said)
-        assert any(isinstance(answer, Gone) for answer in said)
+        response = await asyncio.gather(*(c.waiting for c in callers), return_exceptions=True)
+        assert all(answer is True or isinstance(answer, Gone) for answer in response)
+        assert any(isinstance(answer, Gone) for answer in response)
         assert len(room.waits) == 0
 
     run(work())

@@ -128,8 +128,8 @@ def test_a_limit_is_logged_once_a_minute_with_a_count() -> None:
         assert len(entries) == 1
         counts.log_hits(LOG_EVERY)
         counts.log_hits(3 * LOG_EVERY)
-    said = [(entry["limit"], entry["times"], entry["last"]) for entry in entries]
-    assert said == [("max_head", 1_000, "web_0"), ("max_head", 1, "web_1")]
+    response = [(entry["limit"], entry["times"], entry["last"]) for entry in entries]
+    assert response == [("max_head", 1_000, "web_0"), ("max_head", 1, "web_1")]
 
 
 def test_requests_that_are_held_use_a_quarter_of_a_machines_connections() -> None:

@@ -538,12 +538,12 @@ def test_a_machine_that_moves_is_known_on_its_new_host_before_it_has_arrived(
             await finding
             assert h3.machines("web") == ["web_0"]
             assert h1.machines("web") == ["web_0"]  # and still here
-            told = _number(node)
+            noted = _number(node)
             assert h3.upstream._stream is not None
             for id in range(1_000, 1_100):
                 h3.upstream._stream.send(WhoIs(id, "10.0.0.1"))
             await h3.upstream.find("10.0.0.1")
-            assert _number(node) == told  # nobody is told once more
+            assert _number(node) == noted  # nobody is told once more
             await shown(h3, "web", (event, "Started"))
             await h3.upstream.approve("web_0", "web", [event])  # it may speak from there
             arrived.set()
@@ -1104,7 +1104,7 @@ def test_no_machine_is_disturbed_while_a_node_may_show_its_event_as_scheduled(
             line.send(Held(_number(node), whole=True))
             await joined(h1)
 
-            async def told() -> msgspec.Struct:
+            async def noted() -> msgspec.Struct:
                 """Return the last confirmation before a change is shown."""
                 while not isinstance(message := await line.receive(), News | Hide):
                     pass
@@ -1114,15 +1114,15 @@ def test_no_machine_is_disturbed_while_a_node_may_show_its_event_as_scheduled(
                 if protocol < TWO_ROUNDS:
                     return held
                 line.send(held)
-                return await told()
+                return await noted()
 
             tasks = guard.Tasks()
             for change in (h1.upstream.enable("web"), reboot(node, "web_0")):
                 changing = tasks.start(change, "change")
-                line.send(await told())
+                line.send(await noted())
                 id = await changing
             approving = tasks.start(h1.upstream.approve("web_0", "web", [id]), "approving")
-            held = await told()
+            held = await noted()
             assert node.store.groups["web"].events[0].status is Status.STARTED
             await guard.pause(0.05)
             assert performed == []
@@ -1183,11 +1183,11 @@ def test_a_node_that_has_nothing_of_a_group_is_sent_nothing() -> None:
     assert not member.serving  # without a read lease, nobody waits for it
     member.serving = True
     member.tell(publisher.Announcement({2: [Changed(view(group), ())]}, {"web": group}))
-    told = News((Publication(2, (updates.removed("web"),)),))
-    assert sent == [frame(told)]  # it may be showing the group, and is waited for
+    noted = News((Publication(2, (updates.removed("web"),)),))
+    assert sent == [frame(noted)]  # it may be showing the group, and is waited for
     member.whole = True
     member.tell(publisher.Announcement({3: [Changed(view(group), ())]}, {"web": group}))
-    assert sent == [frame(told)]
+    assert sent == [frame(noted)]
 
 
 def test_no_read_lease_outlasts_the_time_in_which_all_guests_are_shown_a_change(

@@ -75,9 +75,9 @@ def test_a_truncated_journal_is_used_up_to_its_last_complete_entry(journal: Jour
     found = set()
     for length in range(len(content)):
         journal.path.write_bytes(content[:length])
-        told = again(journal.path)
-        assert told == TOLD[: len(told)]
-        found.add(len(told))
+        reported = again(journal.path)
+        assert reported == TOLD[: len(reported)]
+        found.add(len(reported))
     assert found == set(range(len(TOLD)))
 
 

@@ -438,8 +438,8 @@ def test_a_member_that_has_caught_up_confirms_only_its_updates() -> None:
         back = scene.enter("web", joined=False)
         number = scene.publisher.number  # of what it is sent
         await scene.reboot("web")
-        told = back.news[-1][0]
-        scene.publisher.confirm(back, told)
+        reported = back.news[-1][0]
+        scene.publisher.confirm(back, reported)
         assert scene.is_shown("web")
         machine = Machine(name="web", addresses=("10.0.0.1",), labels={"rack": "1"})
         define = c.Define(kind=GroupKind.STANDALONE, machines=(machine,), force=True)
@@ -507,11 +507,11 @@ def test_a_returning_member_does_not_confirm_earlier_changes() -> None:
         ((pending, _),) = slow.news
         back = scene.enter("web", "db", joined=False)
         await scene.reboot("db")
-        told = back.news[-1][0]
-        scene.publisher.confirm(back, told)  # it may still show "web" as it was before
+        reported = back.news[-1][0]
+        scene.publisher.confirm(back, reported)  # it may still show "web" as it was before
         scene.publisher.confirm(slow, pending)
         assert (scene.is_shown("db"), scene.is_shown("web")) == (True, False)
-        scene.publisher.confirm(back, told, whole=True)
+        scene.publisher.confirm(back, reported, whole=True)
         assert scene.is_shown("web")
 
     play(body)

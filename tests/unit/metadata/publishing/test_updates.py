@@ -33,24 +33,24 @@ def test_data_for_operators_is_not_sent() -> None:
 def test_machines_of_other_hosts_are_sent_without_their_host() -> None:
     before = group("web", 3)
     machines = tuple(msgspec.structs.replace(m, host="x") for m in before.machines)
-    told = changed(before, msgspec.structs.replace(before, machines=machines))
-    assert [(m.name, m.host) for m in told.machines or ()] == [(m.name, "") for m in machines]
+    reported = changed(before, msgspec.structs.replace(before, machines=machines))
+    assert [(m.name, m.host) for m in reported.machines or ()] == [(m.name, "") for m in machines]
 
 
 def test_only_changed_parts_are_sent() -> None:
     before = group("web", 2)
     enabled = msgspec.structs.replace(before, enabled=True, incarnation=1)
-    told = changed(before, enabled)
-    assert (told.view.enabled, told.machines, told.place) == (True, None, None)
+    reported = changed(before, enabled)
+    assert (reported.view.enabled, reported.machines, reported.place) == (True, None, None)
     moved = msgspec.structs.replace(before, place=Place(location="here"))
-    told = changed(before, moved)
-    assert (told.machines, told.place) == (None, Place(location="here"))
-    told = changed(before, group("web", 3))
-    assert len(told.machines or ()) == 3
-    told = changed(before, msgspec.structs.replace(before, machines=()))
-    assert told.machines == ()
-    told = changed(None, before)
-    assert told == updates.in_full(told, before)
+    reported = changed(before, moved)
+    assert (reported.machines, reported.place) == (None, Place(location="here"))
+    reported = changed(before, group("web", 3))
+    assert len(reported.machines or ()) == 3
+    reported = changed(before, msgspec.structs.replace(before, machines=()))
+    assert reported.machines == ()
+    reported = changed(None, before)
+    assert reported == updates.in_full(reported, before)
 
 
 def test_only_the_last_piece_is_marked_as_complete() -> None:
@@ -61,10 +61,10 @@ def test_only_the_last_piece_is_marked_as_complete() -> None:
     large = [updates.in_full(changes[n], group(f"g{n}", 600)) for n in range(2)]
     pieces = updates.news([Publication(7, tuple(large)), Publication(8, tuple(large))])
     assert [piece.more for piece in pieces] == [True, True, True, False]
-    told = [
+    reported = [
         (p.number, g.view.name) for piece in pieces for p in piece.publications for g in p.groups
     ]
-    assert told == [(7, "g0"), (7, "g1"), (8, "g0"), (8, "g1")]
+    assert reported == [(7, "g0"), (7, "g1"), (8, "g0"), (8, "g1")]
 
 
 def test_machines_of_a_large_group_are_sorted_by_host_once(

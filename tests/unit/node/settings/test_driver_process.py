@@ -72,9 +72,9 @@ def test_a_driver_has_the_table_that_it_has_at_a_service(tmp_path: Path) -> None
 def test_what_cannot_be_used_is_refused_with_its_line(
     tmp_path: Path, more: str, problem: str
 ) -> None:
-    said = problems(tmp_path, LEAST + more)
-    assert problem in said
-    assert re.match(rf"{tmp_path}/driver.toml:\d+: ", said)
+    output = problems(tmp_path, LEAST + more)
+    assert problem in output
+    assert re.match(rf"{tmp_path}/driver.toml:\d+: ", output)
 
 
 @pytest.mark.parametrize(
@@ -91,16 +91,16 @@ def test_what_cannot_be_used_is_refused_with_its_line(
 def test_a_driver_that_cannot_be_used_is_refused_in_one_sentence(
     tmp_path: Path, driver: str, problem: str
 ) -> None:
-    said = problems(tmp_path, LEAST.replace('driver = "simulated"', driver))
-    assert problem in said
-    assert "\n" not in said
+    output = problems(tmp_path, LEAST.replace('driver = "simulated"', driver))
+    assert problem in output
+    assert "\n" not in output
 
 
 def test_what_is_missing_and_a_path_as_control_are_refused(tmp_path: Path) -> None:
-    said = problems(tmp_path, 'control = "/run/nodes.sock"')
-    assert "a driver process needs HOST:PORT" in said
+    output = problems(tmp_path, 'control = "/run/nodes.sock"')
+    assert "a driver process needs HOST:PORT" in output
     for key in ("certificate", "key", "authority", "driver"):
-        assert f"{key} must be set" in said
+        assert f"{key} must be set" in output
     assert "control must list 1 to 16 addresses" in problems(tmp_path, "")
 
 

@@ -50,12 +50,12 @@ def test_a_flag_wins_over_the_environment_which_wins_over_the_file_which_wins_ov
 ) -> None:
     file = written(tmp_path, 'log = "json"\nlog_level = "debug"\ncontrol = "127.0.0.1:1"\n')
     environment = {"FOREWARN_LOG_LEVEL": "error", "FOREWARN_CONTROL": "127.0.0.1:2"}
-    said = gather(file, environment, {"control": "127.0.0.1:3", "state": None})
-    assert said.settings.history == "90d"
-    assert said.settings.log == "json"
-    assert said.settings.log_level == "error"
-    assert said.settings.control == "127.0.0.1:3"
-    origins = {key: str(said.origin(key)) for key in ("history", "log", "log_level", "control")}
+    output = gather(file, environment, {"control": "127.0.0.1:3", "state": None})
+    assert output.settings.history == "90d"
+    assert output.settings.log == "json"
+    assert output.settings.log_level == "error"
+    assert output.settings.control == "127.0.0.1:3"
+    origins = {key: str(output.origin(key)) for key in ("history", "log", "log_level", "control")}
     assert origins == {
         "history": "default",
         "log": f"{file}:1",
@@ -68,8 +68,12 @@ def test_paths_in_the_file_are_relative_to_it_and_others_to_the_working_director
     tmp_path: Path,
 ) -> None:
     file = written(tmp_path, 'state = "a.db"\nrecord = "/abs"\n')
-    said = gather(file, {"FOREWARN_FLEET": "fleet.yaml"}).settings
-    assert (said.state, said.record, said.fleet) == (str(tmp_path / "a.db"), "/abs", "fleet.yaml")
+    output = gather(file, {"FOREWARN_FLEET": "fleet.yaml"}).settings
+    assert (output.state, output.record, output.fleet) == (
+        str(tmp_path / "a.db"),
+        "/abs",
+        "fleet.yaml",
+    )
 
 
 def test_a_state_is_a_path_unless_it_names_an_engine_which_must_exist(tmp_path: Path) -> None:
@@ -86,13 +90,13 @@ def test_a_table_in_the_environment_extends_or_replaces_that_of_the_file(
     tmp_path: Path,
 ) -> None:
     file = written(tmp_path, '[command]\nprogram = ["sh"]\ntimeout = "1m"\n[gates]\na = ["sh"]\n')
-    said = gather(file, {"FOREWARN_COMMAND__TIMEOUT": "2m", "FOREWARN_GATES__b": "true"}).settings
-    assert command(said) == CommandOptions(program=["sh"], timeout="2m")
-    assert said.gates == {"a": ["sh"], "b": ["true"]}
+    output = gather(file, {"FOREWARN_COMMAND__TIMEOUT": "2m", "FOREWARN_GATES__b": "true"}).settings
+    assert command(output) == CommandOptions(program=["sh"], timeout="2m")
+    assert output.gates == {"a": ["sh"], "b": ["true"]}
     whole = {"FOREWARN_COMMAND": '{"program": ["true"]}', "FOREWARN_GATES": '{c = ["sh", "-c"]}'}
-    said = gather(file, whole).settings
-    assert command(said) == CommandOptions(program=["true"])
-    assert said.gates == {"c": ["sh", "-c"]}
+    output = gather(file, whole).settings
+    assert command(output) == CommandOptions(program=["true"])
+    assert output.gates == {"c": ["sh", "-c"]}
 
 
 @pytest.mark.parametrize(
@@ -122,12 +126,12 @@ def test_guests_may_ask_at_several_addresses(tmp_path: Path) -> None:
     _, made = load(file, {})
     assert list(map(str, made.guest_addresses)) == ["169.254.169.254:80", "169.254.169.254:8080"]
     assert str(made.metadata) == "169.254.169.254:80"
-    said, made = load(file, {}, {"metadata": ["127.0.0.1:1", "127.0.0.1:2"]})
+    output, made = load(file, {}, {"metadata": ["127.0.0.1:1", "127.0.0.1:2"]})
     assert list(map(str, made.guest_addresses)) == ["127.0.0.1:1", "127.0.0.1:2"]
-    assert str(said.origin("metadata")) == "flag --metadata"
-    said, made = load(file, {}, {"metadata": ["127.0.0.1:1"]})
-    assert (said.settings.metadata, len(made.guest_addresses)) == ("127.0.0.1:1", 1)
-    said, made = load(file, {}, {"metadata": []})
+    assert str(output.origin("metadata")) == "flag --metadata"
+    output, made = load(file, {}, {"metadata": ["127.0.0.1:1"]})
+    assert (output.settings.metadata, len(made.guest_addresses)) == ("127.0.0.1:1", 1)
+    output, made = load(file, {}, {"metadata": []})
     assert len(made.guest_addresses) == 2
 
 
@@ -143,7 +147,7 @@ def test_all_problems_are_reported_at_once_with_their_place(tmp_path: Path) -> N
     )
     environment = {"FOREWARN_THROTLE": "3", "FOREWARN_TOKEN": "x"}
     environment |= {"FOREWARN_MAX_CONNECTIONS": "many"}
-    said = problems(file, environment)
+    output = problems(file, environment)
     for line, words in [
         ("1", "histroy: unknown key.*'history'"),
         ("3", "log = 'jsno': .*'json'"),
@@ -153,10 +157,10 @@ def test_all_problems_are_reported_at_once_with_their_place(tmp_path: Path) -> N
         ("12", "command.timout: unknown key.*'timeout'"),
         ("14", f"gate 'well': .*{tmp_path}/nope"),
     ]:
-        assert [one for one in said if re.match(f"{file}:{line}: {words}", one)], (words, said)
-    assert any(re.match("FOREWARN_THROTLE: .*'FOREWARN_THROTTLE'", problem) for problem in said)
-    assert "FOREWARN_MAX_CONNECTIONS: max_connections must be a whole number, not 'many'" in said
-    assert len(said) == 9
+        assert [one for one in output if re.match(f"{file}:{line}: {words}", one)], (words, output)
+    assert any(re.match("FOREWARN_THROTLE: .*'FOREWARN_THROTTLE'", problem) for problem in output)
+    assert "FOREWARN_MAX_CONNECTIONS: max_connections must be a whole number, not 'many'" in output
+    assert len(output) == 9
 
 
 @pytest.mark.parametrize(
@@ -417,8 +421,8 @@ def test_the_example_names_every_setting_at_its_default() -> None:
 
 
 def test_the_example_can_be_used_as_it_is() -> None:
-    said, _ = load(EXAMPLE, {})
-    assert set(said.origins) == {"state"}
+    output, _ = load(EXAMPLE, {})
+    assert set(output.origins) == {"state"}
 
 
 def test_it_is_documented_which_settings_are_reloaded_and_which_are_not() -> None:

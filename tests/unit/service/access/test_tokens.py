@@ -53,8 +53,8 @@ def asked(
     return service._session.run(service._session.node.tokens.create(wanted, by="operator"))
 
 
-def revoked(service: Service, said: str, *, force: bool = False) -> Token | Refused:
-    return service._session.run(service._session.node.tokens.revoke(said, "bob", force=force))
+def revoked(service: Service, output: str, *, force: bool = False) -> Token | Refused:
+    return service._session.run(service._session.node.tokens.revoke(output, "bob", force=force))
 
 
 def says(done: object) -> str:

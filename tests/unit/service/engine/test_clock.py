@@ -25,9 +25,9 @@ class Watches:
 
     def __init__(self, limits: ClockLimits | None = None) -> None:
         self.wall, self.monotonic = START, 5 * SECOND
-        self.told: list[Interruption] = []
+        self.reported: list[Interruption] = []
         self.clock = RealClock(lambda: self.wall, lambda: self.monotonic, limits)
-        self.clock.on_interruption(self.told.append)
+        self.clock.on_interruption(self.reported.append)
 
     def pass_(self, duration: int) -> None:
         self.wall += duration
@@ -45,7 +45,7 @@ def test_it_shows_the_wall_clock() -> None:
     watches.live(90 * SECOND)
     now = watches.clock.now(RULES)
     assert (now.at, now.steady_since, now.lost) == (START + 90 * SECOND, None, 0)
-    assert watches.told == []
+    assert watches.reported == []
 
 
 def test_a_small_correction_is_no_step() -> None:
@@ -60,7 +60,7 @@ def test_a_step_forward_is_reported_and_its_time_counts_as_lost() -> None:
     now = watches.clock.now(RULES)
     assert now.at == START + HOUR
     assert (now.steady_since, now.lost) == (START + HOUR, HOUR)
-    assert [told.lost for told in watches.told] == [HOUR]
+    assert [reported.lost for reported in watches.reported] == [HOUR]
 
 
 def test_after_a_step_back_time_stands_still_until_the_wall_has_caught_up() -> None:
@@ -71,7 +71,7 @@ def test_after_a_step_back_time_stands_still_until_the_wall_has_caught_up() -> N
     assert watches.clock.now(RULES).at == START
     watches.live(31 * MINUTE)
     assert watches.clock.now(RULES).at == START + MINUTE
-    assert len(watches.told) == 1
+    assert len(watches.reported) == 1
 
 
 def test_a_process_that_stood_still_was_not_serving() -> None:
@@ -79,7 +79,7 @@ def test_a_process_that_stood_still_was_not_serving() -> None:
     watches.pass_(10 * MINUTE)
     now = watches.clock.now(RULES)
     assert (now.at, now.steady_since, now.lost) == (START + 10 * MINUTE, now.at, 10 * MINUTE)
-    (notice,) = watches.told
+    (notice,) = watches.reported
     assert "stalled" in notice.what
 
 
@@ -97,7 +97,7 @@ def test_a_short_time_without_a_run_that_guests_did_not_notice_is_no_interruptio
         assert watches.clock.resume(START - 3 * SECOND, lost=MINUTE, steady_since=earlier)
         now = watches.clock.now(RULES)
         assert (now.lost, now.steady_since) == (MINUTE + 3 * SECOND, earlier or None)
-    assert not watches.told
+    assert not watches.reported
     assert not watches.clock.resume(START - MINUTE, lost=0, steady_since=0)
     assert watches.clock.now(RULES).steady_since == START
 
@@ -151,7 +151,7 @@ def test_a_step_beyond_the_limit_is_not_followed_until_it_is_undone(jump: int) -
     now = watches.clock.now(RULES)
     assert (now.at, now.untrusted, now.lost) == (START + MINUTE + HOUR, None, 0)
     assert now.steady_since == now.at
-    stepped, corrected = (notice.what for notice in watches.told)
+    stepped, corrected = (notice.what for notice in watches.reported)
     assert "too far" in stepped
     assert "right again" in corrected
 

@@ -64,10 +64,10 @@ class Scripted(Driver):
 
     async def perform(self, task: Task) -> Performed:
         self.asked.append(f"perform {task.attempt}")
-        said = self._performs.pop(0) if self._performs else Done()
-        if isinstance(said, Exception):
-            raise said
-        return said
+        printed = self._performs.pop(0) if self._performs else Done()
+        if isinstance(printed, Exception):
+            raise printed
+        return printed
 
 
 class Tasks(Scripted):
@@ -116,8 +116,8 @@ def test_a_task_has_the_machine_its_host_and_the_reason() -> None:
         assert machine.labels == {"tier": "web", "zone": "b"}
         assert (machine.target, machine.alternatives) == ("h2", ("h3",))
         assert task.host_labels == {"h1": {"rack": "7"}, "h2": {"rack": "8"}}
-        told = (task.description, task.note, task.ticket, task.rollout, task.step)
-        assert told == ("Host update", "fan", "CHG-1", report.rollout.id, "web/0")
+        reported = (task.description, task.note, task.ticket, task.rollout, task.step)
+        assert reported == ("Host update", "fan", "CHG-1", report.rollout.id, "web/0")
 
 
 def started(service: Service) -> str:

@@ -54,7 +54,7 @@ async def all_after(feed: Feed, after: int) -> list[int]:
     found: list[int] = []
     while page := await feed.read(found[-1] if found else after):
         assert not isinstance(page, Lost)
-        found += [told.seq for told in page]
+        found += [reported.seq for reported in page]
     return found
 
 
@@ -92,7 +92,7 @@ def test_the_commits_kept_for_followers_are_limited(
     async def life(store: Store, feed: Feed) -> None:
         for n in range(30):
             await commit(store)
-            assert [told.seq for told in _page(await feed.read(n))] == [n + 1]
+            assert [reported.seq for reported in _page(await feed.read(n))] == [n + 1]
         assert len(feed._recent) == 20
         # However large a commit is, it is not kept longer than somebody reads it.
         monkeypatch.setattr(feeds, "RECENT_CHANGES", 10)
@@ -101,7 +101,7 @@ def test_the_commits_kept_for_followers_are_limited(
         page = _page(await feed.read(store.seq - 1))
         assert page[0].size > 20
         assert feed._recent == []
-        assert [told.seq for told in _page(await feed.read(store.seq - 2))] == [
+        assert [reported.seq for reported in _page(await feed.read(store.seq - 2))] == [
             store.seq - 1,
             store.seq,
         ]
@@ -118,7 +118,7 @@ def test_a_number_whose_successors_were_pruned_is_refused_with_the_first_there_i
         await store.prune(6, lambda _: False)
         assert await feed.read(3) == Lost(6)
         assert await feed.read(0) == Lost(6)
-        assert [told.seq for told in _page(await feed.read(5))] == [6, 7, 8, 9, 10]
+        assert [reported.seq for reported in _page(await feed.read(5))] == [6, 7, 8, 9, 10]
 
     on(engine, life)
 
@@ -131,9 +131,9 @@ def test_numbers_that_a_restored_copy_has_skipped_are_unknown_and_those_before_a
             await commit(store)
         store.skip_numbers(1_000)
         await commit(store)
-        assert [told.seq for told in _page(await feed.read(3))] == [1_004]
+        assert [reported.seq for reported in _page(await feed.read(3))] == [1_004]
         assert await feed.read(20) == Lost(1_004)  # read from what the copy knows nothing of
-        assert [told.seq for told in _page(await feed.read(1))] == [2, 3, 1_004]
+        assert [reported.seq for reported in _page(await feed.read(1))] == [2, 3, 1_004]
 
     on(engine, life)
 
@@ -193,8 +193,8 @@ def test_a_commit_that_is_read_again_has_the_texts_of_the_history(
             batch = Batch(7, entries=(Entry("web", items),), puts=puts)
             await store.transact(lambda _, batch=batch: batch)  # type: ignore[misc]
             written += HistoryWriter(before, hosts).records(7, [("web", items)], puts)
-        told = [commit async for commit in store.commits(0)]
-        again = [record for commit in told for record in retold(commit)]
+        reported = [commit async for commit in store.commits(0)]
+        again = [record for commit in reported for record in replayed(commit)]
         assert again == written
         assert [record.what.value for record in again] == [
             "host-added",
@@ -211,7 +211,7 @@ def test_a_commit_that_is_read_again_has_the_texts_of_the_history(
     on(engine, life)
 
 
-def retold(commit: Commit) -> list[Any]:
+def replayed(commit: Commit) -> list[Any]:
     changed = [(entry.group, entry.items) for entry in commit.entries]
     return list(HistoryReplayer(commit.replay_notes).records(commit.at, changed, commit.puts))
 

@@ -77,7 +77,7 @@ def applied() -> Any:
         yield Applied(service)
 
 
-def told(difference: Difference) -> list[tuple[str, str, str]]:
+def reported(difference: Difference) -> list[tuple[str, str, str]]:
     return [(item.what, item.action, item.name) for item in difference.items]
 
 
@@ -93,7 +93,7 @@ def test_a_plan_shows_the_difference_and_changes_nothing(applied: Applied) -> No
         "{name: w1, host: b}", "{name: w1, host: a, spot: true}"
     )
     planned = applied(text, plan=True)
-    assert told(planned) == [
+    assert reported(planned) == [
         ("machine", "changed", "w1"),
         ("machine", "added", "w3"),
         ("machine", "removed", "w2"),
@@ -137,7 +137,7 @@ groups:
 """
     )
     assert applied.node.store.seq == before + 1
-    assert sorted(told(found)) == sorted(
+    assert sorted(reported(found)) == sorted(
         [
             ("host", "added", "n"),
             ("host", "removed", "c"),
@@ -308,7 +308,7 @@ def test_a_change_of_one_object_is_checked_like_a_whole_fleet(applied: Applied) 
         done = applied.service._session.run(
             applied.node.fleet_apply.change(wanted, by="test", **more)
         )
-        return done if isinstance(done, Refused) else told(done)
+        return done if isinstance(done, Refused) else reported(done)
 
     twice = change(edit.put_group("g", "kind: standalone\nmachines: [{name: w0}]"))
     assert (twice.line, twice.field) == (2, "machines[0].name")

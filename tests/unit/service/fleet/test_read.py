@@ -224,9 +224,9 @@ def test_a_mistake_is_one_line_that_names_its_line_and_field(text: str, says: st
     with pytest.raises(FleetError) as refusal:
         parse(text)
     line, *rest = says.split(": ", 1)
-    told = str(refusal.value).splitlines()
-    assert any(one.startswith(line) and all(part in one for part in rest) for one in told)
-    assert all(one.startswith("line ") for one in told)
+    reported = str(refusal.value).splitlines()
+    assert any(one.startswith(line) and all(part in one for part in rest) for one in reported)
+    assert all(one.startswith("line ") for one in reported)
 
 
 def test_an_error_names_file_line_and_field(tmp_path: Path) -> None:
@@ -337,14 +337,15 @@ groups:
 
 def test_reading_reports_its_progress() -> None:
     machines = "".join(f"      - {{name: m{n}}}\n" for n in range(3_000))
-    told: list[float] = []
+    reported: list[float] = []
     parse(
-        f"groups:\n  - name: g\n    kind: availability-set\n    machines:\n{machines}", told.append
+        f"groups:\n  - name: g\n    kind: availability-set\n    machines:\n{machines}",
+        reported.append,
     )
-    assert told == sorted(told)
-    assert len(told) > 2
-    assert 0 <= told[0] < 0.1
-    assert 0.5 < told[-1] <= 1
+    assert reported == sorted(reported)
+    assert len(reported) > 2
+    assert 0 <= reported[0] < 0.1
+    assert 0.5 < reported[-1] <= 1
 
 
 def test_a_placement_group_has_at_most_a_hundred_machines() -> None:
@@ -443,6 +444,6 @@ def test_of_very_many_mistakes_some_are_reported() -> None:
     machines = ", ".join(f"{{name: m-{n}, spott: true}}" for n in range(2 * MAX_COLLECTED))
     with pytest.raises(FleetError) as refusal:
         parse(f"groups: [{{name: g, kind: availability-set, machines: [{machines}]}}]")
-    *told, last = str(refusal.value).splitlines()
-    assert len(told) == MAX_MISTAKES
+    *reported, last = str(refusal.value).splitlines()
+    assert len(reported) == MAX_MISTAKES
     assert last == f"and {MAX_COLLECTED - MAX_MISTAKES} more mistakes"

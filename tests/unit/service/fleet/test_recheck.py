@@ -236,5 +236,5 @@ def test_machines_that_come_to_a_host_that_is_not_well_are_warned_of(watched: Wa
 
 def test_machines_whose_host_fails_during_an_apply_are_warned_of(watched: Watched) -> None:
     watched.while_applying(lambda: watched.done(watched.node.hosts.fail("h3", "ann")))
-    (said,) = watched.applied(FLEET.replace("w0, host: h1", "w0, host: h3")).warnings
-    assert "host 'h3' has failed" in said
+    (output,) = watched.applied(FLEET.replace("w0, host: h1", "w0, host: h3")).warnings
+    assert "host 'h3' has failed" in output

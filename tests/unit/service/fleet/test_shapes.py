@@ -38,8 +38,8 @@ def test_the_schema_is_one() -> None:
 
 def test_every_key_is_described() -> None:
     for name, definition in schema()["$defs"].items():
-        for key, said in definition.get("properties", {}).items():
-            assert "description" in said or "$ref" in said, f"{name}.{key}"
+        for key, output in definition.get("properties", {}).items():
+            assert "description" in output or "$ref" in output, f"{name}.{key}"
 
 
 def _examples() -> list[str]:

@@ -25,8 +25,8 @@ class Reach:
     def __init__(self) -> None:
         self.store = MemoryStore()
         self.unreachable = UnreachableHosts(self.store)
-        self.told: list[str] = []
-        self.unreachable.on_change(self.told.append)
+        self.reported: list[str] = []
+        self.unreachable.on_change(self.reported.append)
 
     async def put(self, *puts: Put, at: Time = START) -> None:
         await self.store.transact(lambda _: Batch(at, 0, (), puts))
@@ -61,7 +61,7 @@ def test_a_host_is_unreachable_until_its_node_joins_and_listed_until_the_grace_i
         assert made.unreachable.since("h1") is None
         assert made.at(START + HOUR + GRACE - 1) == {"h1": START + HOUR}
         assert made.at(START + HOUR + GRACE) == {}
-        assert made.told == ["h1", "h1"]
+        assert made.reported == ["h1", "h1"]
 
 
 def test_a_snapshot_given_to_a_decision_does_not_change() -> None:
@@ -103,7 +103,7 @@ def test_a_host_that_is_not_expected_to_have_a_node_is_never_unreachable(host: s
     async def _(made: Reach) -> None:
         made.unreachable.cut_off(host, START)
         made.unreachable.joined(host, START)
-        assert (made.at(START), made.told) == ({}, [])
+        assert (made.at(START), made.reported) == ({}, [])
 
 
 def test_all_hosts_with_nodes_are_unreachable_when_a_process_begins_to_decide() -> None:
@@ -120,9 +120,9 @@ def test_a_host_without_a_node_or_that_is_removed_is_forgotten(put: Put) -> None
     @reach
     async def _(made: Reach) -> None:
         made.unreachable.begin(START)
-        made.told.clear()
+        made.reported.clear()
         await made.put(put)
-        assert (made.at(START), made.told) == ({"h2": None}, ["h1"])
+        assert (made.at(START), made.reported) == ({"h2": None}, ["h1"])
         await made.put(HostPut(Host(name="h2", node=True, labels={"row": "7"})))
         assert made.at(START) == {"h2": None}
 
@@ -163,7 +163,7 @@ def test_a_host_whose_node_has_missed_nothing_is_as_before() -> None:
         made.unreachable.missed_nothing("h2")  # which was not cut off
         assert made.at(START + SECOND) == {}
         assert made.unreachable.joined_at("h1") is None
-        assert made.told == ["h1", "h1", "h1"]
+        assert made.reported == ["h1", "h1", "h1"]
         made.unreachable.cut_off("h1", START)
         made.unreachable.joined("h1", START + HOUR)
         made.unreachable.cut_off("h1", START + HOUR + SECOND)

@@ -48,8 +48,8 @@ class Hesitant(Driver):
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
-        self.told = asyncio.Event()
-        self.told.set()
+        self.reported = asyncio.Event()
+        self.reported.set()
         self.performed: list[Task] = []
         self.answer: Performed = Done()
         self.trouble: Exception | None = None
@@ -58,7 +58,7 @@ class Hesitant(Driver):
         if self.trouble is not None:
             raise self.trouble
         self.asked.set()
-        await self.told.wait()
+        await self.reported.wait()
         return Ok()
 
     async def observe(self, task: Task) -> Observed:
@@ -130,7 +130,7 @@ def test_a_machine_that_comes_while_the_driver_is_asked_is_not_forgotten() -> No
         node = service._session.node
 
         async def meanwhile() -> Outcomes | Refused:
-            driver.told.clear()
+            driver.reported.clear()
             planned = asyncio.ensure_future(  # noqa: TID251 - two at once is the point
                 node.hosts.maintain("h1", EventType.REBOOT, "test")
             )
@@ -139,7 +139,7 @@ def test_a_machine_that_comes_while_the_driver_is_asked_is_not_forgotten() -> No
             moved = tuple(msgspec.structs.replace(m, host="h1") for m in group.machines)
             define = Define(kind=group.kind, machines=moved, policy=group.policy, place=group.place)
             assert not isinstance(await node.writer.submit("c", define), Refused)
-            driver.told.set()
+            driver.reported.set()
             return await planned
 
         done = service._session.run(meanwhile())

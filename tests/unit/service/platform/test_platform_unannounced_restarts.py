@@ -70,11 +70,11 @@ def test_an_unannounced_restart_is_in_no_document_and_no_client_is_blamed(
     assert (begin["event"], begin["type"], begin["source"]) == (event.id, event.type, "User")
     assert end["event"] == event.id
     assert not recorded(path, "event", "approval")
-    assert any("has started, unannounced" in line for _, line in told(path))
+    assert any("has started, unannounced" in line for _, line in reported(path))
     judged(path)
 
 
-def told(path: Path) -> list[tuple[float, str]]:
+def reported(path: Path) -> list[tuple[float, str]]:
     lanes = Lanes.of(json.loads(line) for line in path.read_text().splitlines())
     return list(lanes.picture().latest_changes)
 

@@ -565,12 +565,12 @@ def test_a_command_gets_nothing_of_the_services_environment_but_what_programs_ge
 
 
 def test_an_unreachable_gate_address_is_reported_with_its_reason(service: Service) -> None:
-    for url, told in (
+    for url, reported in (
         (f"http://127.0.0.1:{free_port()}/", "Connection refused"),
         ("http://nowhere.invalid/", "its host name cannot be resolved"),
     ):
         answer = service._session.run(Gates().evaluate(Gate(http=url)))
-        assert (answer.passed, answer.message) == (False, told)
+        assert (answer.passed, answer.message) == (False, reported)
 
 
 def test_a_command_that_hangs_is_given_up(service: Service) -> None:
@@ -733,8 +733,8 @@ def test_starts_pauses_resumes_and_aborts_are_recorded_with_their_caller(service
             put async for commit in service._session.node.store.commits(0) for put in commit.puts
         ]
 
-    said = [(p.what, p.by) for p in service._session.run(puts()) if getattr(p, "rollout", None)]
-    assert said == [
+    output = [(p.what, p.by) for p in service._session.run(puts()) if getattr(p, "rollout", None)]
+    assert output == [
         ("started", "test"),
         ("paused", "test"),
         ("resumed", "test"),

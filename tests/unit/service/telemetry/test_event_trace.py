@@ -43,7 +43,7 @@ groups:
 """
 
 
-def said(path: Path, *kinds: str) -> list[dict[str, Any]]:
+def output(path: Path, *kinds: str) -> list[dict[str, Any]]:
     records = [json.loads(line) for line in path.read_text().splitlines()]
     return [record for record in records if record["kind"] in kinds]
 
@@ -91,7 +91,7 @@ def test_the_events_of_a_host_and_their_window_are_recorded_once_raised(tmp_path
         assert service.document("jump")["Events"][0]["EventStatus"] == "Started"
         service.clock.advance("20m")
         assert service.document("web_0")["Events"] == service.document("jump")["Events"] == []
-    (joint,) = said(path, "joint")
+    (joint,) = output(path, "joint")
     assert joint == {
         "kind": "joint",
         "t": START / SECOND,
@@ -101,8 +101,8 @@ def test_the_events_of_a_host_and_their_window_are_recorded_once_raised(tmp_path
     }
     times = {"opens": START / SECOND, "closes": START / SECOND + 3600}
     windows = [{"kind": "window", "t": START / SECOND, "event": id, **times} for id in (A, B)]
-    assert said(path, "window") == windows
-    assert [line["event"] for line in said(path, "impact")] in ([A, B], [B, A])
+    assert output(path, "window") == windows
+    assert [line["event"] for line in output(path, "impact")] in ([A, B], [B, A])
     judgement = judge_files([path])
     assert judgement.ok, judgement.render()
 
@@ -114,7 +114,7 @@ def test_an_unannounced_delete_is_recorded_from_start_to_end(tmp_path: Path) -> 
         submit(service, ("web", c.Delete(id=A, machine="web_1", by="test")))
         assert service.document("web_0")["Events"] == []
         service.clock.advance("2m")
-    begins, ends = said(path, "unannounced", "over")
+    begins, ends = output(path, "unannounced", "over")
     assert begins == {
         "kind": "unannounced",
         "t": START / SECOND,
@@ -136,10 +136,10 @@ def test_existing_events_are_recorded_when_a_recording_begins(tmp_path: Path) ->
         maintain_host(service)
     with Service(FLEET, store=MemoryStore(disk), record=path) as service:
         service.get("web_0")
-    (joint,) = said(path, "joint")
+    (joint,) = output(path, "joint")
     assert joint["events"] == {A: "web", B: "jump"}
-    assert set(said(path, "fleet")[0]["machines"]) == {"web_0", "web_1", "jump"}
-    assert [line["event"] for line in said(path, "window")] == [A, B]
+    assert set(output(path, "fleet")[0]["machines"]) == {"web_0", "web_1", "jump"}
+    assert [line["event"] for line in output(path, "window")] == [A, B]
     judgement = judge_files([path])
     assert judgement.ok, judgement.render()
 
@@ -196,15 +196,15 @@ def test_halts_are_recorded_and_recorded_again(tmp_path: Path) -> None:
     placement = {"kind": "placement", "t": at, "machines": {"web_1": ["h1"]}}
     ignores = {"kind": "ignores-windows", "t": at, "event": event}
     kinds = ("halts", "maintenance", "placement", "ignores-windows", "postponed")
-    assert said(path, *kinds) == [halts, limits, placement, ignores]
-    assert said(path, "fleet")[-1]["machines"]["web_1"]["hosts"] == ["h2"]
+    assert output(path, *kinds) == [halts, limits, placement, ignores]
+    assert output(path, "fleet")[-1]["machines"]["web_1"]["hosts"] == ["h2"]
     with Service(HOSTS, store=MemoryStore(disk), record=path) as service:
         run(service, service._session.node.halts.release(halt.id, "test"))
         service.document("web_0")
-    again = said(path, *kinds)[4:]
+    again = output(path, *kinds)[4:]
     later = {"kind": "postponed", "t": at, "event": event, "not_before": at + 15 * 60 + 3600}
     assert again == [halts, limits, ignores, later, {**halts, "halts": []}]
-    assert said(path, "fleet")[-1]["machines"]["web_1"]["hosts"] == ["h1"]
+    assert output(path, "fleet")[-1]["machines"]["web_1"]["hosts"] == ["h1"]
     judgement = judge_files([path])
     assert judgement.ok, judgement.render()
 
@@ -217,7 +217,7 @@ def test_a_halt_of_hosts_is_recorded_with_the_machines_that_are_on_them(tmp_path
         run(service, node.platform.record_move("web_1", "h1", "test"))
         labelled = HOSTS.replace("h1", "{name: h1, labels: {row: west}}", 1)
         run(service, node.fleet_apply.text(labelled, by="test"))
-    lines = [line["halts"] for line in said(path, "halts")]
+    lines = [line["halts"] for line in output(path, "halts")]
     covered = [halt["machines"] for halts in lines for halt in halts]
     assert covered[0] == ["web_0", "web_1", "jump"]
     assert covered[-1] == ["web_1"]  # which is on h1 now, but which the file has on h2
@@ -235,7 +235,7 @@ def test_times_at_which_maintenance_may_start_are_recorded_again_before_they_end
             service.clock.advance("34d12h")
             service.get("web_0")
             service.schedule("Freeze", "web_0")
-    lines = said(path, "maintenance")
+    lines = output(path, "maintenance")
     assert [len(line["configurations"][0]["open"]) for line in lines] == [35, 35, 35]
     assert all(earlier["until"] > later["t"] for earlier, later in pairwise(lines))
 
@@ -257,7 +257,7 @@ def test_notice_that_is_short_on_purpose_is_recorded_and_not_held_against_the_se
         service.get("web_0")
         announce(service, B, EventType.REBOOT, short_notice=True)
         service.get("web_0")
-    assert said(path, "short-notice") == [
+    assert output(path, "short-notice") == [
         {"kind": "short-notice", "t": START / SECOND + 1, "event": A}
     ], "the other has all the notice that is promised"
     judgement = judge_files([path])
@@ -274,7 +274,7 @@ def test_short_notice_is_recorded_again_when_a_recording_begins(tmp_path: Path) 
         announce(service, A, EventType.REBOOT, notice=MINUTE, short_notice=True)
     with Service(FLEET, store=MemoryStore(disk), record=path):
         pass
-    assert [line["event"] for line in said(path, "short-notice")] == [A]
+    assert [line["event"] for line in output(path, "short-notice")] == [A]
 
 
 @pytest.mark.parametrize("kind", ["sudden", "short-notice"])
@@ -287,7 +287,7 @@ def test_notice_that_a_fault_takes_away_is_recorded(tmp_path: Path, kind: FaultK
         event = service.schedule("Freeze", "web_0")
         service.clock.advance("1s")
         service.get("web_0")
-    assert [line["event"] for line in said(path, "short-notice")] == [event.id]
+    assert [line["event"] for line in output(path, "short-notice")] == [event.id]
     judgement = judge_files([path])
     assert judgement.ok, judgement.render()
 
@@ -300,7 +300,7 @@ def test_the_speed_of_a_service_is_recorded(tmp_path: Path) -> None:
         service.schedule("Reboot", "web_0")
         service.clock.advance("1s")
         service.get("web_0")
-    assert {line["speed"] for line in said(path, "fleet")} == {60}
+    assert {line["speed"] for line in output(path, "fleet")} == {60}
     judgement = judge_files([path])
     assert judgement.ok, judgement.render()
 
@@ -324,9 +324,9 @@ def test_a_host_that_is_no_longer_expected_to_have_a_node_is_recorded(tmp_path: 
         for _ in range(2):
             assert not isinstance(service._session.run(hosts.without_node("h1", "test")), Refused)
         at = service.clock.now.timestamp()
-    assert said(path, "without-node") == [{"kind": "without-node", "t": at, "host": "h1"}]
+    assert output(path, "without-node") == [{"kind": "without-node", "t": at, "host": "h1"}]
     # Which of them control could reach is recorded, too.
-    reach = [(line["kind"], line["hosts"]) for line in said(path, "unreachable", "reachable")]
+    reach = [(line["kind"], line["hosts"]) for line in output(path, "unreachable", "reachable")]
     assert reach == [("unreachable", ["h1"]), ("reachable", ["h1"])]
 
 

@@ -65,23 +65,23 @@ def test_lines_that_are_not_read_do_not_block_and_are_read_later_in_order(end: E
 
 
 def test_lines_beyond_the_limit_are_dropped_and_counted_once_there_is_a_reader(end: End) -> None:
-    told, lost = threading.Event(), []
+    reported, lost = threading.Event(), []
 
     def count(lines: int) -> None:
         lost.append(lines)
-        told.set()
+        reported.set()
 
     out = StderrWriter(count)
-    said = 2 * outlet.MAX_WAITING // 100
-    for n in range(said):
+    output = 2 * outlet.MAX_WAITING // 100
+    for n in range(output):
         out.write(numbered(n))
     text = b""
-    while not told.is_set() or text.count(b"\n") + sum(lost) < said:
+    while not reported.is_set() or text.count(b"\n") + sum(lost) < output:
         if select.select([end.reader], [], [], 0.05)[0]:
             text += os.read(end.reader, 65_536)
     lines = text.decode().splitlines()
     assert sum(lost) > 0
-    assert len(lines) + sum(lost) == said
+    assert len(lines) + sum(lost) == output
     assert lines == [numbered(n).strip() for n in range(len(lines))]  # the first ones are kept
 
 

@@ -328,9 +328,9 @@ def test_a_copy_that_is_not_whole_is_refused_and_changes_nothing(tmp_path: Path,
     wreck(backup)
     state = state_with_groups(tmp_path / "state.db", "c")
     before = names(tmp_path)
-    with pytest.raises(StoreUnusable, match=says) as said:
+    with pytest.raises(StoreUnusable, match=says) as output:
         restored(backup, state, force=True)
-    assert "\n" not in str(said.value)
+    assert "\n" not in str(output.value)
     assert names(tmp_path) == before
     assert groups_in(state) == {"c"}
 

@@ -106,10 +106,10 @@ def test_a_start_refused_because_of_a_reader_names_no_dead_process(
     state = state_of_killed_service(tmp_path / "state.db", "a")
     assert lock_of(state).read_text().startswith("process ")  # of the one that was killed
     monkeypatch.setattr(locking, "READERS_TIMEOUT", 0.1)
-    with reader_lock(state), pytest.raises(StoreUnusable) as said:
+    with reader_lock(state), pytest.raises(StoreUnusable) as output:
         asyncio.run(opened(state))
-    assert "forewarn backup --state" in str(said.value)
-    assert not re.search(r"process \d", str(said.value))
+    assert "forewarn backup --state" in str(output.value)
+    assert not re.search(r"process \d", str(output.value))
     asyncio.run(opened(state))
 
 

@@ -61,10 +61,10 @@ def everything(directory: Path) -> dict[str, tuple[int, bytes]]:
 def refused(path: Path) -> str:
     """What is said to whoever starts a service on it, having changed nothing."""
     before = everything(path.parent)
-    with pytest.raises(StoreUnusable) as said:
+    with pytest.raises(StoreUnusable) as output:
         run(_open(path))
     assert everything(path.parent) == before
-    line = str(said.value)
+    line = str(output.value)
     assert "\n" not in line
     assert path.name in line
     return line

@@ -214,8 +214,8 @@ def _rest(connection: socket.socket) -> bytes:
 
 def _hear(connection: socket.socket, heard: bytearray) -> None:
     connection.settimeout(PATIENCE)
-    while said := connection.recv(65536):
-        heard += said
+    while output := connection.recv(65536):
+        heard += output
 
 
 def _call(caller: socket.socket, line: Line) -> None:

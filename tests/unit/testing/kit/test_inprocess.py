@@ -88,7 +88,7 @@ def test_a_client_in_the_test_s_own_loop_sees_the_whole_life_while_the_clock_pla
 
 
 def test_lifespan_messages_are_answered_and_websockets_refused(web: Group) -> None:
-    said: list[str] = []
+    output: list[str] = []
 
     async def live() -> None:
         to_say = iter(["lifespan.startup", "lifespan.shutdown"])
@@ -97,14 +97,14 @@ def test_lifespan_messages_are_answered_and_websockets_refused(web: Group) -> No
             return {"type": next(to_say)}
 
         async def send(message: dict[str, str]) -> None:
-            said.append(message["type"])
+            output.append(message["type"])
 
         await web[0].asgi({"type": "lifespan"}, receive, send)
         with pytest.raises(ValueError, match="not websocket"):
             await web[0].asgi({"type": "websocket"}, receive, send)
 
     asyncio.run(live())
-    assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert output == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
 
 
 def test_a_synchronous_play_in_an_event_loop_is_refused_with_the_alternative(
@@ -121,13 +121,13 @@ def test_a_request_disconnected_before_its_end_has_no_effect(service: Service, w
     heard = iter(
         [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
     )
-    said: list[Any] = []
+    output: list[Any] = []
 
     async def receive() -> Any:
         return next(heard)
 
     async def send(message: Any) -> None:
-        said.append(message)
+        output.append(message)
 
     scope = {
         "type": "http",
@@ -137,5 +137,5 @@ def test_a_request_disconnected_before_its_end_has_no_effect(service: Service, w
         "headers": [(b"metadata", b"true")],
     }
     asyncio.run(web[0].asgi(scope, receive, send))
-    assert said == []
+    assert output == []
     assert service.verdict().conducts == ()

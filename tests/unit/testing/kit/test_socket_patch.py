@@ -81,10 +81,10 @@ def by_streams() -> Any:
     async def ask() -> Any:
         reader, writer = await asyncio.open_connection("169.254.169.254", 80)
         writer.write(f"GET {TARGET} HTTP/1.0\r\nMetadata: true\r\n\r\n".encode())
-        said = await reader.read()
+        output = await reader.read()
         writer.close()
         await writer.wait_closed()
-        return json.loads(said.partition(b"\r\n\r\n")[2])
+        return json.loads(output.partition(b"\r\n\r\n")[2])
 
     return asyncio.run(ask())
 
@@ -210,22 +210,22 @@ def test_nested_blocks_use_the_innermost_machine(web: Group) -> None:
 
 
 def test_threads_started_inside_a_block_are_redirected(web: Group) -> None:
-    said: list[str] = []
+    output: list[str] = []
     with web[2].inside():
-        thread = threading.Thread(target=lambda: said.append(name()))
+        thread = threading.Thread(target=lambda: output.append(name()))
         thread.start()
         thread.join()
-    assert said == ["web_2"]
+    assert output == ["web_2"]
 
 
 def test_threads_can_be_inside_different_machines(web: Group) -> None:
     together = threading.Barrier(3, timeout=30)
-    said: dict[str, str] = {}
+    output: dict[str, str] = {}
 
     def live(machine: Machine) -> None:
         with machine.inside():
             together.wait()
-            said[machine.name] = name()
+            output[machine.name] = name()
             together.wait()
 
     threads = [threading.Thread(target=live, args=(machine,)) for machine in web]
@@ -233,7 +233,7 @@ def test_threads_can_be_inside_different_machines(web: Group) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert said == {"web_0": "web_0", "web_1": "web_1", "web_2": "web_2"}
+    assert output == {"web_0": "web_0", "web_1": "web_1", "web_2": "web_2"}
 
 
 def test_tasks_of_one_loop_can_be_inside_different_machines(web: Group) -> None:
@@ -241,9 +241,9 @@ def test_tasks_of_one_loop_can_be_inside_different_machines(web: Group) -> None:
         with machine.inside():
             await all_are_in.wait()
             async with httpx.AsyncClient(trust_env=False) as client:
-                said = (await client.get(URL + NAME, headers=HEADERS)).text
+                output = (await client.get(URL + NAME, headers=HEADERS)).text
             await all_are_in.wait()
-            return said
+            return output
 
     async def together() -> list[str]:
         all_are_in = asyncio.Barrier(3)

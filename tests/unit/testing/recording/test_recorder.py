@@ -69,7 +69,7 @@ def answering(
         thread.join(5)
 
 
-def said(body: bytes, second: int = 1_700_000_000) -> bytes:
+def http_answer(body: bytes, second: int = 1_700_000_000) -> bytes:
     head = f"HTTP/1.1 200 OK\r\nDate: {rfc1123(second)}\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
@@ -207,7 +207,7 @@ def test_a_service_that_goes_backwards_is_accused() -> None:
     event += ',"NotBefore":"%s","Description":"","EventSource":"Platform","DurationInSeconds":5}'
     shown = [event % ("Started", ""), event % ("Scheduled", rfc1123(1_700_009_000))]
     answers = [
-        said(b'{"DocumentIncarnation":%d,"Events":[%s]}' % (number, one.encode()))
+        http_answer(b'{"DocumentIncarnation":%d,"Events":[%s]}' % (number, one.encode()))
         for number, one in enumerate(shown, 2)
     ]
     tape = Tape()

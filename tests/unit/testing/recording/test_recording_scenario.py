@@ -170,13 +170,13 @@ def test_a_recording_of_a_client_alone_can_be_replayed(tmp_path: Path) -> None:
             service.clock.advance(f"{STEP}s")
         assert first.over
         assert waiting.over
-    told = read([path]).lines
-    seen = [line for line in told if line["kind"] == "exchange"]
+    reported = read([path]).lines
+    seen = [line for line in reported if line["kind"] == "exchange"]
     scenario = parse(scenario_text(seen))
     with Service() as again:
         result = again.play_scenario(scenario, client=lambda: again.get("web_0"))
     assert result.ok, str(result)
-    was, now = moves(told), moves(result.lines)
+    was, now = moves(reported), moves(result.lines)
     assert len(was) == len(now) == 13
 
     def key(move: tuple[Any, ...]) -> tuple[Any, ...]:

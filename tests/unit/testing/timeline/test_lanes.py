@@ -272,8 +272,8 @@ def test_marks_are_bounded_and_all_are_counted() -> None:
 
 
 def test_every_change_is_described_when_it_happens() -> None:
-    told: list[tuple[float, str]] = []
-    lanes = Lanes(on_change=lambda t, says: told.append((t, says)))
+    reported: list[tuple[float, str]] = []
+    lanes = Lanes(on_change=lambda t, says: reported.append((t, says)))
     machines = {"host": "rack-1", "machines": ["web_0"]}
     for line in [
         step("raise", 0),
@@ -284,15 +284,15 @@ def test_every_change_is_described_when_it_happens() -> None:
         step("start", 900),
     ]:
         lanes.add(line)
-    assert [t - T for t, _ in told] == [0, 5, 10, 20, 900]
-    assert [says for _, says in told] == [
+    assert [t - T for t, _ in reported] == [0, 5, 10, 20, 900]
+    assert [says for _, says in reported] == [
         "Reboot 28512AF7 of web_0 is announced",
         "web_0 saw Reboot 28512AF7 of web_0: Scheduled",
         "control cannot reach the node of web_0",
         "control has reached the node of web_0 again",
         "Reboot 28512AF7 of web_0 has started",
     ]
-    assert lanes.picture().latest_changes == tuple(told)
+    assert lanes.picture().latest_changes == tuple(reported)
 
 
 def test_the_picture_extends_to_announced_events_and_the_current_time() -> None:
@@ -352,9 +352,9 @@ def test_times_on_another_day_are_shown_with_their_date() -> None:
 
 
 def test_a_repeated_refusal_is_reported_once_with_a_count() -> None:
-    told: list[str] = []
+    reported: list[str] = []
     with Service() as service:
-        lanes = Lanes(lambda _, text: told.append(text))
+        lanes = Lanes(lambda _, text: reported.append(text))
         trace = service._session.node.trace
         assert trace is not None
         service._session.call(trace.add_sink, lanes.add)
@@ -362,5 +362,5 @@ def test_a_repeated_refusal_is_reported_once_with_a_count() -> None:
         for _ in range(30):
             web.request("GET", "/metadata/scheduledevents?api-version=2020-07-01")
     once = "a poll of web_0 was refused: 400"
-    assert told == [once, f"{once} (10 times)"]
+    assert reported == [once, f"{once} (10 times)"]
     assert [text for _, text in lanes.picture().latest_changes] == [f"{once} (30 times)"]

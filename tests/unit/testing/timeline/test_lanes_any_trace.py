@@ -88,6 +88,6 @@ def test_any_lines_can_be_drawn(heard: list[dict[str, Any]], width: int, title: 
     page.encode()
     body = page[page.index("<main>") : page.index("</main>") + len("</main>")]
     ET.fromstring(body.encode())  # our HTML is XML as well
-    said = text(lanes, width=width)
-    said.encode()
-    assert max(map(cell_len, said.splitlines()), default=0) <= max(width, 60)
+    output = text(lanes, width=width)
+    output.encode()
+    assert max(map(cell_len, output.splitlines()), default=0) <= max(width, 60)

@@ -109,10 +109,10 @@ def test_a_fleet_may_be_a_file_beside_the_scenario(tmp_path: Path) -> None:
     (tmp_path / "fleet.yaml").write_text(
         "groups: [{name: web, kind: scale-set, machines: [{name: web_0, spot: true}]}]"
     )
-    said = yaml.safe_load(SPOT)
-    said["fleet"] = "fleet.yaml"
+    output = yaml.safe_load(SPOT)
+    output["fleet"] = "fleet.yaml"
     file = tmp_path / "scenario.yaml"
-    file.write_text(json.dumps(said))
+    file.write_text(json.dumps(output))
     assert [m.name for m in scenarios.load(file).fleet.machines] == ["web_0"]
     (tmp_path / "fleet.yaml").write_text("groups: [{name: web}]")
     with pytest.raises(ScenarioError, match=r"scenario.yaml:1: fleet: .*fleet.yaml:1: groups\[0\]"):
@@ -237,9 +237,9 @@ def test_lines_that_wait_for_each_other_are_refused() -> None:
 def test_the_text_is_scanned_for_lines_only_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    said = yaml.safe_load(SPOT)
-    said["timeline"] += [{"at": number, "do": "wait"} for number in range(900)]
-    said["expect"] += [{"event": "eviction", "seen": True}] * 900
+    output = yaml.safe_load(SPOT)
+    output["timeline"] += [{"at": number, "do": "wait"} for number in range(900)]
+    output["expect"] += [{"event": "eviction", "seen": True}] * 900
     readings: list[str] = []
 
     def loader(text: str) -> Any:
@@ -247,7 +247,7 @@ def test_the_text_is_scanned_for_lines_only_once(
         return yaml.SafeLoader(text)
 
     monkeypatch.setattr("forewarn.support.yaml.positions.Loader", loader)
-    read = scenarios.parse(yaml.safe_dump(said))
+    read = scenarios.parse(yaml.safe_dump(output))
     assert len(readings) <= 2
     lines = [step.line for step in read.steps]
     assert lines == sorted(set(lines))
@@ -311,7 +311,7 @@ def test_the_schema_accepts_every_notation(
     validator: jsonschema.Draft202012Validator,
 ) -> None:
     validator.validate(yaml.safe_load(SPOT))
-    said: dict[str, Any] = yaml.safe_load(SPOT)
+    output: dict[str, Any] = yaml.safe_load(SPOT)
     words: dict[str, dict[str, Any]] = {
         "restart": {"machine": "web_0"},
         "redeploy": {"machine": "web_0"},
@@ -335,18 +335,18 @@ def test_the_schema_accepts_every_notation(
         "wait": {},
     }
     assert words.keys() == VERBS.keys()
-    said["timeline"] += [{"at": 0, "do": verb, **more} for verb, more in words.items()]
-    said["expect"] += [
+    output["timeline"] += [{"at": 0, "do": verb, **more} for verb, more in words.items()]
+    output["expect"] += [
         {"event": "eviction", moment.value: wanted} for moment in Moment for wanted in (True, False)
     ]
-    said["expect"] += [
+    output["expect"] += [
         {"event": "eviction", "of": "web_0", "not-approved": True},
         {"event": "eviction", "seen": {"by": "each"}, "approved": {"by": ["web_0", "web_1"]}},
         {"complaints": ["approved-freeze"]},
         {"command": {"running": True, "crashed": False}},
     ]
-    validator.validate(said)
-    read = scenarios.parse(json.dumps(said))
+    validator.validate(output)
+    read = scenarios.parse(json.dumps(output))
     assert {step.verb for step in read.steps} == VERBS.keys()
 
 

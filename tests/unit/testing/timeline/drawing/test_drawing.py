@@ -196,7 +196,7 @@ class Page(HTMLParser):
         super().__init__()
         self.tags: list[str] = []
         self.attributes: list[tuple[str, str | None]] = []
-        self.said: list[str] = []
+        self.output: list[str] = []
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -204,7 +204,7 @@ class Page(HTMLParser):
         self.attributes += attrs
 
     def handle_data(self, data: str) -> None:
-        self.said.append(data)
+        self.output.append(data)
 
 
 def test_the_page_loads_nothing_and_runs_no_scripts() -> None:
@@ -258,27 +258,27 @@ def test_the_policy_names_exactly_the_styles_of_the_page() -> None:
 
 
 def test_the_page_has_a_table_with_the_course_of_each_machine() -> None:
-    said = Page(html(Lanes.of(COURSE))).said
-    assert "08:01:00, after 1 min" in said
-    assert "08:05:00, by web_1" in said
-    assert "08:05:00, approved by web_1" in said
-    assert "08:05:10, 9 s" in said
-    assert "08:10:00, finished after 5 min" in said
+    output = Page(html(Lanes.of(COURSE))).output
+    assert "08:01:00, after 1 min" in output
+    assert "08:05:00, by web_1" in output
+    assert "08:05:00, approved by web_1" in output
+    assert "08:05:10, 9 s" in output
+    assert "08:10:00, finished after 5 min" in output
 
 
 def test_the_page_shows_machines_that_never_saw_an_event() -> None:
-    said = Page(html(Lanes.of([step("raise", 0), step("start", 900)]))).said
-    assert "never" in said
+    output = Page(html(Lanes.of([step("raise", 0), step("start", 900)]))).output
+    assert "never" in output
 
 
 def test_the_page_shows_the_verdict() -> None:
     wrong = Complaint(rule="missing-header", machine="web_0", at=T, message="send it")
     note = Complaint(rule="polls-seldom", severity="note", machine="web_0", at=T, message="oftener")
-    bad = Page(html(Lanes.of(COURSE), Verdict(complaints=(note, wrong)))).said
+    bad = Page(html(Lanes.of(COURSE), Verdict(complaints=(note, wrong)))).output
     assert "✗ 1 mistake" in bad
     assert bad.index("missing-header") < bad.index("note: polls-seldom")
-    assert "✓ no mistakes" in Page(html(Lanes.of(COURSE), Verdict())).said
-    assert "wrong" not in "".join(Page(html(Lanes.of(COURSE))).said).split("</style>")[-1][-500:]
+    assert "✓ no mistakes" in Page(html(Lanes.of(COURSE), Verdict())).output
+    assert "wrong" not in "".join(Page(html(Lanes.of(COURSE))).output).split("</style>")[-1][-500:]
 
 
 def test_names_are_escaped_in_every_drawing() -> None:
@@ -297,23 +297,23 @@ def test_names_are_escaped_in_every_drawing() -> None:
     page = html(lanes, Verdict(complaints=(complaint,)), HOSTILE)
     assert "script" not in Page(page).tags
     page.encode()
-    said = text(lanes, title=HOSTILE)
-    said.encode()
-    assert "\x1b" not in said
-    assert "\u202e" not in said
+    output = text(lanes, title=HOSTILE)
+    output.encode()
+    assert "\x1b" not in output
+    assert "\u202e" not in output
 
 
 @pytest.mark.parametrize("width", [60, 100, 200])
 def test_the_text_drawing_fits_any_width(width: int) -> None:
-    said = text(Lanes.of(COURSE), width=width)
-    lines = said.splitlines()
+    output = text(Lanes.of(COURSE), width=width)
+    lines = output.splitlines()
     assert max(cell_len(line) for line in lines) <= width
     (lane,) = [line for line in lines if line.startswith("web_0")]
     assert re.search(r"░+▒+✓◆█+", lane), lane
     assert ("Reboot ended" in lane) == (width >= 90)
     (other,) = [line for line in lines if line.startswith("web_1")]
     assert "»" in other
-    assert "✓ approved" in said
+    assert "✓ approved" in output
     assert re.match("08:10:00  Reboot 28512AF7 .*web_0.* ended", lines[-1])
 
 
@@ -383,16 +383,16 @@ def test_without_colours_periods_differ_by_shape() -> None:
 
 
 def test_the_example_in_the_documentation_draws_a_page() -> None:
-    said = (ROOT / "docs" / "test" / "timeline.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", said, re.DOTALL)
+    output = (ROOT / "docs" / "test" / "timeline.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", output, re.DOTALL)
     names: dict[str, Any] = {}
     exec(code, names)
     assert "approved by web_1" in names["page"]
 
 
 def test_the_documentation_explains_every_sign() -> None:
-    said = (ROOT / "docs" / "test" / "timeline.md").read_text()
-    assert [shape.sign for shape in SHAPES.values() if f"\n| `{shape.sign}` |" not in said] == []
+    output = (ROOT / "docs" / "test" / "timeline.md").read_text()
+    assert [shape.sign for shape in SHAPES.values() if f"\n| `{shape.sign}` |" not in output] == []
 
 
 def test_the_example_draws_everything_once() -> None:
