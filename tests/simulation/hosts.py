@@ -536,7 +536,7 @@ class Hosts(Simulation):
             for event in news.view.events:
                 if event.id == task.event and event.status is Status.SCHEDULED:
                     text = f"{task.event} is carried out on {machine}; {host} shows it as Scheduled"
-                    self.find("not-told", text)
+                    self.find("uninformed-node", text)
 
     def behind(self) -> list[str]:
         """Return the hosts whose node does not show what control does."""

@@ -63,7 +63,7 @@ def calls_the_driver_before_it_is_shown(patch: pytest.MonkeyPatch) -> None:
         pass
 
     patch.setattr(Publishing, "shown", go_ahead)
-    patch.setattr(Executor, "_until_told", go_ahead)
+    patch.setattr(Executor, "_until_reachable", go_ahead)
 
 
 def counts_a_read_lease_from_when_it_is_received(patch: pytest.MonkeyPatch) -> None:
@@ -144,9 +144,9 @@ class SlowLine(SingleFaults):
 BROKEN: list[tuple[Break, type[HostsScript], str]] = [
     (shows_before_all_have_confirmed, CutOff, "incarnation-down"),
     (shows_before_all_have_confirmed, HostsScript, "impact-while-scheduled"),
-    (shows_before_all_have_confirmed, HostsScript, "not-told"),
+    (shows_before_all_have_confirmed, HostsScript, "uninformed-node"),
     (confirms_before_its_journal_is_synced, CutOff, "disconnected-backwards"),
-    (calls_the_driver_before_it_is_shown, HostsScript, "not-told"),
+    (calls_the_driver_before_it_is_shown, HostsScript, "uninformed-node"),
     (counts_a_read_lease_from_when_it_is_received, CutOff, "incarnation-down"),
     (forgets_its_journal, CutOff, "poll-refused"),
     (does_not_wait_until_a_read_lease_has_run_out, LostToControl, "incarnation-down"),

@@ -17,6 +17,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from forewarn.control.http.access import authorization, token_attempts
 from forewarn.control.http.operation import operation_of
+from forewarn.control.operations.machines import LIST_DRIFT
 from forewarn.control.operations.verdict import FORGET_VERDICT
 from forewarn.control.routes import backup, history
 from forewarn.core.access import Role
@@ -68,6 +69,7 @@ ROLES: dict[str, tuple[Role | None, bool]] = {
     "POST /v1/batch/evict": (OP, False),
     "POST /v1/batch/delete": (OP, True),
     "GET /v1/callers": (V, False),
+    "GET /v1/drift": (V, False),
     "GET /v1/control-nodes": (V, False),
     "DELETE /v1/control-nodes/{name:str}": (OP, False),
     "GET /v1/groups": (V, True),
@@ -209,8 +211,8 @@ def test_the_table_of_roles_in_the_documentation_is_right(service: Service) -> N
             OP.includes(needed),
             True,
         ]
-        forgets = operation is FORGET_VERDICT
-        for command in ("verdict --forget",) if forgets else operation.commands:
+        by_option = operation in (FORGET_VERDICT, LIST_DRIFT)
+        for command in (operation.command,) if by_option else operation.commands:
             others = declared.get(command, allowed)
             declared[command] = [one and other for one, other in zip(allowed, others, strict=True)]
             declared[command][1] &= not command.startswith("host ")  # of which it is shown none

@@ -62,7 +62,8 @@ class Gate(threading.Thread):
             except OSError:
                 return
             with connection, contextlib.suppress(OSError):
-                self.asked = self.asked or connection.recv(65_536)
+                asked = connection.recv(65_536)  # what is not read resets the connection
+                self.asked = self.asked or asked
                 connection.sendall(self._says)
 
 

@@ -229,6 +229,7 @@ OTHERS = {  # a value of each setting that is not the default, with what it take
     "metadata": 'metadata = "127.0.0.1:81"',
     "control": 'control = "0.0.0.0:8170"\nallow_plain_control = true',
     "control_names": 'control_names = ["a.example"]',
+    "control_proxies": 'control_proxies = ["127.0.0.1"]',
     "tls_certificate": 'tls_certificate = "a.pem"\ntls_key = "a.key"',
     "tls_key": 'tls_certificate = "a.pem"\ntls_key = "a.key"',
     "allow_plain_control": "allow_plain_control = true",

@@ -126,10 +126,11 @@ async def put_webhook(request: Request) -> Answer:
 
 @route("GET", WEBHOOKS, limited=False, options=(FILTER, *PAGED))
 async def list_webhooks(request: Request) -> Answer:
-    await _found(request, "")
     prefix, kept = _key(request), await _kept(request)
     found = [each for name, each in kept.items() if name.startswith(prefix) and name != prefix]
-    return _page(request, found, _webhook)
+    answer = _page(request, found, _webhook)  # a wrong option is refused, whatever is there
+    await _found(request, "")
+    return answer
 
 
 @route("GET", WEBHOOK, limited=False)

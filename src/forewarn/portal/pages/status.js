@@ -150,7 +150,10 @@ function Decisions() {
 export function Status() {
   const status = useResource("/v1/status", AGAIN);
   const started = useResource(withQuery("/v1/events", { status: "Started", limit: READ }));
-  const next = useResource(withQuery("/v1/events", { status: "Scheduled", order: "not_before", limit: READ }));
+  const scheduled = useResource(withQuery("/v1/events", { status: "Scheduled", order: "not_before", limit: READ }));
+  // The two are read one after the other, and an event may have started in between.
+  const begun = new Set(started.data?.map((event) => event.id));
+  const next = { ...scheduled, data: scheduled.data && scheduled.data.filter((event) => !begun.has(event.id)) };
   return html`
     <${Page} title="Status" aside=${html`<${Problems} status=${status} />`}>
       ${loaded(started, (list) => list.length > 0 && html`<${Events} events=${started} caption="Under way" count=${status.data?.started ?? list.length} all="/events?status=Started" />`)}
