@@ -55,7 +55,7 @@ class ScriptedExchanges:
         self,
         script: Script,
         *,
-        output: Location | None = HERE,
+        endpoint: Location | None = HERE,
         candidates: Iterable[Location] = (),
         **settings: Any,
     ) -> None:
@@ -63,7 +63,9 @@ class ScriptedExchanges:
         self.script = script
         self.asks: list[Request] = []
         self.rests: list[float] = []
-        self.rules = ClientProtocol(output, lambda: candidates, clock=lambda: self.now, **settings)
+        self.rules = ClientProtocol(
+            endpoint, lambda: candidates, clock=lambda: self.now, **settings
+        )
 
     def done(self, steps: Steps[T]) -> T:
         """Until it is answered."""

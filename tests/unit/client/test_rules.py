@@ -320,7 +320,7 @@ def places(**response: Response) -> Callable[[Request], Response]:
 
 def test_the_first_address_that_answers_with_a_document_is_the_endpoint() -> None:
     stage = ScriptedExchanges(
-        places(a=answer(200, b"hello"), b=document()), response=None, candidates=[A, B]
+        places(a=answer(200, b"hello"), b=document()), endpoint=None, candidates=[A, B]
     )
     assert stage.done(stage.rules.events(10)) == ()
     assert stage.rules.status.endpoint == str(B)
@@ -329,7 +329,7 @@ def test_the_first_address_that_answers_with_a_document_is_the_endpoint() -> Non
 
 
 def test_an_endpoint_that_is_not_found_is_reported_after_a_while() -> None:
-    stage = ScriptedExchanges(places(), response=None, candidates=[A, B])
+    stage = ScriptedExchanges(places(), endpoint=None, candidates=[A, B])
     with pytest.raises(EndpointNotFoundError, match=r"http://169\.254\.169\.254 cannot be reached"):
         stage.done(stage.rules.events(130))
     assert sum(stage.rests) < pace.ABSENT
@@ -337,7 +337,7 @@ def test_an_endpoint_that_is_not_found_is_reported_after_a_while() -> None:
 
 
 def test_an_endpoint_that_is_found_in_a_bad_moment_is_waited_for() -> None:
-    stage = ScriptedExchanges(places(a=answer(410)), response=None, candidates=[A, B])
+    stage = ScriptedExchanges(places(a=answer(410)), endpoint=None, candidates=[A, B])
 
     def script(ask: Request) -> Response:
         ready = stage.now > 1_070
@@ -349,7 +349,7 @@ def test_an_endpoint_that_is_found_in_a_bad_moment_is_waited_for() -> None:
 
 
 def test_an_endpoint_that_is_lost_is_discovered_again() -> None:
-    stage = ScriptedExchanges(places(a=document(EVENT)), response=None, candidates=[A, B])
+    stage = ScriptedExchanges(places(a=document(EVENT)), endpoint=None, candidates=[A, B])
     looks = stage.snapshots()
     assert next(looks).changes
     stage.script = places(a=trouble("refused"), b=document(EVENT))
@@ -366,7 +366,7 @@ def test_a_configured_endpoint_is_never_replaced() -> None:
 
 
 def test_a_client_that_asks_rarely_finds_an_endpoint_that_has_moved() -> None:
-    stage = ScriptedExchanges(places(a=document()), response=None, candidates=[A, B])
+    stage = ScriptedExchanges(places(a=document()), endpoint=None, candidates=[A, B])
     stage.done(stage.rules.events(5))
     stage.script = places(b=document())
     for _ in range(20):
@@ -379,7 +379,7 @@ def test_a_client_that_asks_rarely_finds_an_endpoint_that_has_moved() -> None:
 
 
 def test_an_approval_while_the_endpoint_is_being_looked_for_anew() -> None:
-    stage = ScriptedExchanges(places(a=document(EVENT)), response=None, candidates=[A, B])
+    stage = ScriptedExchanges(places(a=document(EVENT)), endpoint=None, candidates=[A, B])
     looks = stage.snapshots()
     next(looks)
     approving = stage.rules.approve([EVENT["EventId"]], 60)  # type: ignore[list-item]
