@@ -57,11 +57,12 @@ async def put_topic(request: Request) -> Answer:
     wanted = {"topicType": TOPIC_TYPE, "source": f"/subscriptions/{names['subscription']}"}
     for path, _ in differences({**wanted, **(body.get("properties") or {})}, wanted, ""):
         if path in wanted:
-            raise _invalid(f"properties.{path} must be '{wanted[path]}', whose events there are")
+            raise _invalid(
+                f"properties.{path} must be '{wanted[path]}'; no other events are published"
+            )
     place = TOPIC.format(**names)
-    if (known := (await _kept(request)).get(_key(request))) and known[
-        "id"
-    ].lower() != place.lower():
+    known = (await _kept(request)).get(_key(request))
+    if known is not None and known["id"].lower() != place.lower():
         raise ArmError(409, "Conflict", f"There is another topic of this name: '{known['id']}'.")
     kept = {"id": place, "location": body.get("location"), "tags": body.get("tags"), **wanted}
     return await _subscribe(request, kept, _topic)
@@ -97,14 +98,28 @@ async def delete(request: Request) -> Answer:
 @route("PUT", WEBHOOK, role=Role.OPERATOR, limited=False)
 async def put_webhook(request: Request) -> Answer:
     topic = await _found(request, "")
+    values = _settable(request.body().get("properties") or {})
+    begins = str(values.get(BEGINS) or "")
+    kept = {"id": WEBHOOK.format(**request.names), "labels": values.get(LABELS), "begins": begins}
+    kept["table"] = {"event-grid": _target(values, begins, topic["source"] + "/")}
+    return await _subscribe(request, kept, _webhook)
+
+
+def _settable(properties: dict[str, Any]) -> dict[str, Any]:
+    """Return what is set of a subscription, by path. Raises ArmError for what cannot be."""
     values: dict[str, Any] = {}
-    for path, value in differences(request.body().get("properties") or {}, FIXED, ""):
+    for path, value in differences(properties, FIXED, ""):
         if path not in (URL, BEGINS, TYPES, SCHEMA, LABELS, "topic", "provisioningState"):
             raise _invalid(
                 f"properties.{hidden(path[:100])} cannot be set: events are sent to webhooks only,"
                 " one at a time, until they have been received"
             )
         values[path] = value
+    return values
+
+
+def _target(values: Mapping[str, Any], begins: str, source: str) -> dict[str, Any]:
+    """Return the options of the target of notifications. Raises ArmError."""
     url, schema = values.get(URL), str(values.get(SCHEMA) or "EventGridSchema")
     if not isinstance(url, str) or url_problem(url):
         raise _invalid(f"properties.{URL} {url_problem(str(url or ''))}")
@@ -113,15 +128,11 @@ async def put_webhook(request: Request) -> Answer:
         raise _invalid(f"properties.{TYPES} must be '{EVENT_TYPE}', or be left out")
     if schema.lower() not in SCHEMAS:
         raise _invalid(f"properties.{SCHEMA} must be one of {', '.join(SCHEMAS.values())}")
-    begins, source = str(values.get(BEGINS) or ""), topic["source"] + "/"
-    if not source.lower().startswith(begins.lower()) and not begins.lower().startswith(
-        source.lower()
-    ):
+    shorter, longer = sorted((begins.lower(), source.lower()), key=len)
+    if not longer.startswith(shorter):
         raise _invalid(f"properties.{BEGINS} must begin with '{source}'")
-    options = {"url": url, "schema": SCHEMAS[schema.lower()]}
-    options["subject_begins_with"] = max(begins, source, key=len)
-    kept = {"id": WEBHOOK.format(**request.names), "labels": values.get(LABELS), "begins": begins}
-    return await _subscribe(request, {**kept, "table": {"event-grid": options}}, _webhook)
+    begins = max(begins, source, key=len)
+    return {"url": url, "schema": SCHEMAS[schema.lower()], "subject_begins_with": begins}
 
 
 @route("GET", WEBHOOKS, limited=False, options=(FILTER, *PAGED))

@@ -92,7 +92,7 @@ def list_(
     ] = None,
     drift: Annotated[
         bool,
-        typer.Option("--drift", help="Instead, machines that are not as the inventory has them."),
+        typer.Option("--drift", help="List machines that differ from the inventory instead."),
     ] = False,
     json: Json = False,
     url: Url = None,
