@@ -1,13 +1,12 @@
 """A program that makes an enclosure and runs another in it, for users that a test is not.
 
 `python enclosure_program.py HOST PORT NETWORK PROGRAM…` prints what it found and what the program
-said, as one JSON object. `as_nobody` and `without_rights` say how to be such a user.
+printed, as one JSON object. `as_nobody` and `without_rights` say how to be such a user.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import select
@@ -15,6 +14,7 @@ import shutil
 import site
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,7 +39,7 @@ def main(host: str, port: str, network: str, *argv: str) -> None:
                 return
             process = inside.popen(argv, stdout=subprocess.PIPE, text=True)
             output, _ = process.communicate()
-            found = {"network": inside.network, "notes": inside.notes, "said": output}
+            found = {"network": inside.network, "notes": inside.notes, "output": output}
             sys.stdout.write(json.dumps({**found, "code": process.returncode}))
     except CannotEnclose as error:
         sys.stdout.write(json.dumps({"refused": str(error)}))
@@ -57,18 +57,6 @@ def _ended_with_the_keeper(keeper: subprocess.Popen[bytes]) -> int:
     return len(watched)
 
 
-@functools.cache
-def python_for_others() -> str | None:
-    """A Python of our version that other users may run; ours may lie in root's home."""
-    wanted = f"import sys, subprocess; assert sys.version_info[:2] == {sys.version_info[:2]}"
-    wanted += "; subprocess.run([sys.executable, '-c', ''], check=True)"
-    for python in (sys.executable, "/usr/bin/python3"):
-        argv = [*as_nobody(), python, "-I", "-c", wanted]
-        if subprocess.run(argv, capture_output=True, check=False).returncode == 0:
-            return python
-    return None
-
-
 def as_nobody() -> list[str]:
     """Without a right, and as a user that owns nothing here."""
     ids = [f"--reuid={UID}", f"--regid={UID}", "--clear-groups"]
@@ -83,8 +71,8 @@ def without_rights() -> list[str]:
 
 @contextlib.contextmanager
 def readable_by_others() -> Iterator[Path]:
-    """A directory with this program and what it imports, which every user may read: the project may
-    lie where only its owner may go."""
+    """A directory with this program, what it imports and a Python (`bin/python`), which every user
+    may read: the project and our Python may lie where only their owner may go."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         directory.chmod(0o755)
@@ -97,9 +85,27 @@ def readable_by_others() -> Iterator[Path]:
                 copy_function=shutil.copyfile,  # whatever the modes are in the project
             )
         shutil.copyfile(__file__, directory / Path(__file__).name)
+        _copy_python(directory)
         for path in directory.rglob("*"):
-            path.chmod(0o755 if path.is_dir() else 0o644)
+            path.chmod(0o755 if path.is_dir() or path.parent.name == "bin" else 0o644)
         yield directory
+
+
+def _copy_python(directory: Path) -> None:
+    """Copy the Python that runs the tests; it finds its modules by its own path."""
+    libraries = directory / sys.platlibdir
+    standard = Path(os.__file__).parent
+    shutil.copytree(
+        standard,
+        libraries / standard.name,
+        ignore=shutil.ignore_patterns("site-packages", "dist-packages", "test", "config-*"),
+    )
+    if sysconfig.get_config_var("Py_ENABLE_SHARED"):
+        shared = str(sysconfig.get_config_var("INSTSONAME"))
+        if (standard.parent / shared).exists():  # else it is the system's
+            shutil.copyfile(standard.parent / shared, libraries / shared)
+    (directory / "bin").mkdir()
+    shutil.copyfile(Path(sys._base_executable).resolve(), directory / "bin" / "python")  # type: ignore[attr-defined]
 
 
 def enclose(
@@ -119,6 +125,8 @@ def enclose(
         "PYTHONPATH": os.pathsep.join(imported),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
+    if directory is not None:
+        env["LD_LIBRARY_PATH"] = str(directory / sys.platlibdir)
     argv = [*prefix, python, "-P", str(program), *words]
     ran = subprocess.run(
         argv, env=env, cwd="/", capture_output=True, text=True, check=False, timeout=PATIENCE

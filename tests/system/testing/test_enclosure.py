@@ -16,7 +16,7 @@ import pytest
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.testing import SAMPLE, Service
 from forewarn.testing.enclosure import Enclosure
-from helpers.enclosure_program import as_nobody, enclose, python_for_others, readable_by_others
+from helpers.enclosure_program import as_nobody, enclose, readable_by_others
 from helpers.netns import needs_root, require
 from helpers.waiting import LIMIT
 
@@ -44,15 +44,15 @@ MANY = """
 import socket, sys
 request = (b"GET /metadata/scheduledevents?api-version=2020-07-01 HTTP/1.1\\r\\n"
            b"Host: 169.254.169.254\\r\\nMetadata: true\\r\\n\\r\\n")
-lines = [socket.create_connection(("169.254.169.254", 80), 30) for _ in range(200)]
+connections = [socket.create_connection(("169.254.169.254", 80), 30) for _ in range(200)]
 for _ in range(2):
-    for line in lines:
-        line.sendall(request)
-    for line in lines:
-        said = b""
-        while not said.endswith(b"]}"):
-            said += line.recv(65536)
-        assert said.startswith(b"HTTP/1.1 200 OK"), said
+    for connection in connections:
+        connection.sendall(request)
+    for connection in connections:
+        response = b""
+        while not response.endswith(b"]}"):
+            response += connection.recv(65536)
+        assert response.startswith(b"HTTP/1.1 200 OK"), response
 print("all answered")
 """
 
@@ -161,15 +161,13 @@ def test_leaving_ends_whatever_still_runs_inside(service: Service) -> None:
 
 def test_an_enclosure_needs_no_root(service: Service) -> None:
     """The same user, with no right more than before, and the service where it should be."""
-    python = python_for_others()
-    require(python, f"a Python {sys.version_info[0]}.{sys.version_info[1]} for every user")
-    assert python is not None
     where = [str(word) for word in _target(service, "web_1")]
     script = "id -u; grep CapEff /proc/self/status; " + " ".join(f"'{word}'" for word in WHO)
     words = [*where, "loopback", "sh", "-c", script]
     with readable_by_others() as directory:
+        python = str(directory / "bin" / "python")
         found = enclose(as_nobody(), python, *words, directory=directory)
-    assert found["said"].split() == ["47110", "CapEff:", "0" * 16, "web_1"]
+    assert found["output"].split() == ["47110", "CapEff:", "0" * 16, "web_1"]
 
 
 def test_without_namespaces_an_enclosure_reports_the_reason(service: Service) -> None:

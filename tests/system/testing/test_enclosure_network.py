@@ -81,7 +81,7 @@ def test_services_on_loopback_are_reached_from_inside(
         wanted = "loopback" if network == "loopback" else "full"
         found = enclose(prefix, sys.executable, *where, wanted, *ask, path=path)
     output = "a database on 127.0.0.1\na database on 127.0.7.7\n"
-    assert found == {"network": network, "notes": [], "said": output, "code": 0}
+    assert found == {"network": network, "notes": [], "output": output, "code": 0}
 
 
 def test_a_name_server_on_loopback_is_asked_from_inside(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_name_server_on_loopback_is_asked_from_inside(tmp_path: Path) -> None:
     machine.append(str(tmp_path / "resolv.conf"))
     ask = "import socket; print(socket.gethostbyname('db.example'))"
     words = ["127.0.0.1", "1", "loopback", sys.executable, "-I", "-S", "-c", ask]
-    assert enclose(machine, sys.executable, *words)["said"] == "192.0.2.77\n"
+    assert enclose(machine, sys.executable, *words)["output"] == "192.0.2.77\n"
 
 
 def _only(room: Path, network: str) -> str:
@@ -125,7 +125,7 @@ def test_the_rest_of_the_network_is_reached(tmp_path: Path, network: str) -> Non
         where = [lab.gateway, "8080", "full"]
         found = guest.call(enclose, [], sys.executable, *where, *program, path=path)
     assert (found["network"], found["notes"], found["code"]) == (network, [], 0)
-    assert found["said"].splitlines() == ["the service", "the world"]
+    assert found["output"].splitlines() == ["the service", "the world"]
 
 
 @pytest.mark.parametrize("network", ["pasta", "slirp4netns"])
