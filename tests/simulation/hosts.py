@@ -32,7 +32,7 @@ from forewarn.metadata.publishing import (
     updates,
 )
 from forewarn.metadata.publishing.host_nodes import HostNodes
-from forewarn.metadata.publishing.journal import Told
+from forewarn.metadata.publishing.journal import JournalMessage
 from forewarn.metadata.publishing.messages import ToControl, ToNode
 from forewarn.metadata.publishing.node_upstream import NodeUpstream
 from forewarn.metadata.upstream import NotDurable
@@ -80,17 +80,17 @@ class MemoryJournal:
     """A journal that loses, when its node is killed, some of what was not synced."""
 
     def __init__(self) -> None:
-        self.records: list[Told] = []
+        self.records: list[JournalMessage] = []
         self.synced = 0
 
-    def read(self) -> list[Told]:
+    def read(self) -> list[JournalMessage]:
         return list(self.records)
 
-    def replace(self, messages: Sequence[Told]) -> None:
+    def replace(self, messages: Sequence[JournalMessage]) -> None:
         self.records = list(messages)
         self.sync()
 
-    def append(self, message: Told) -> None:
+    def append(self, message: JournalMessage) -> None:
         self.records.append(message)
 
     def sync(self) -> None:

@@ -27,7 +27,7 @@ from forewarn.node.listening.serve import serve_guests, url
 from forewarn.node.listening.socket_activation import adopt
 from forewarn.node.listening.sockets import all_or_none, open_socket
 from forewarn.node.listening.status_pages import (
-    NOT_TOLD,
+    NOT_SYNCHRONIZED,
     Health,
     ListedMachine,
     StatusPages,
@@ -256,7 +256,7 @@ class HostNode(Component):
             warnings["certificate of control"] = self.upstream.certificate_problem
         why = f" ({self.upstream.problem})" if self.upstream.problem else ""
         if not self.serving.is_set():
-            problems["guests"] = f"{NOT_TOLD}{why}"
+            problems["guests"] = f"{NOT_SYNCHRONIZED}{why}"
         elif self._disconnected_since is not None:
             warnings["control"] = (
                 f"control could not be reached since {utc(self._disconnected_since)}{why}: guests"

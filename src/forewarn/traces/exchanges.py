@@ -30,7 +30,7 @@ class Stamp(NamedTuple):
     real: float | None = None
 
 
-def apart(earlier: Stamp, later: Stamp) -> float:
+def seconds_between(earlier: Stamp, later: Stamp) -> float:
     """Return the time between two moments by the clock that advanced less.
 
     Moving a virtual clock gives a client no time to act; and a client whose own clock follows the
@@ -77,7 +77,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def took(self) -> float:
-        return apart(self.asked, self.done)
+        return seconds_between(self.asked, self.done)
 
     @property
     def route(self) -> str:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from forewarn.traces.exchanges import Exchange, Stamp, apart, before, passed
+from forewarn.traces.exchanges import Exchange, Stamp, before, passed, seconds_between
 from forewarn.traces.lines import printable
 from forewarn.verdict.documents import ShownDocument
 from forewarn.verdict.rules import (
@@ -221,7 +221,7 @@ class Client:
         self._real.append(real)
         self._on_clock.append(on_clock)
         if not self.trouble:  # after which a client may wait longer
-            self._gaps.append(apart(done, now) / polls)
+            self._gaps.append(seconds_between(done, now) / polls)
         self._longest = max(real, self._longest or 0.0)
 
     def _measure_rate(self, now: Stamp, polls: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from forewarn.traces.exchanges import Stamp, apart, before
+from forewarn.traces.exchanges import Stamp, before, seconds_between
 from forewarn.verdict.clients import Client, Unresponsive
 from forewarn.verdict.event_courses import SCHEDULED, EventCourse, MachineCourse
 from forewarn.verdict.missed_events import MissedEvents, prevented_polls
@@ -175,12 +175,12 @@ def _silence(
     now: Stamp,
 ) -> Iterator[Complaint]:
     done = client.done
-    if done is None or apart(done, now) < GIVEN_UP_AFTER:
+    if done is None or seconds_between(done, now) < GIVEN_UP_AFTER:
         return
     asked = client.asked
     if asked is None or any(_still_away(event, asked.t, restart_seconds, now) for event in events):
         return  # its machine is being disturbed, or was deleted
-    prefix = f"has not polled for {apart(done, now):.0f} s"
+    prefix = f"has not polled for {seconds_between(done, now):.0f} s"
     if client.trouble:
         message = f"{prefix}, since it got {client.trouble}; poll again after a while"
         yield _complaint("gave-up", message, client, done.t)
@@ -205,7 +205,7 @@ def _still_away(event: EventCourse, asked: float, restart_seconds: float, now: S
         return False
     if event.over is None or event.type in DELETING:
         return True
-    return apart(event.over, now) < restart_seconds + GIVEN_UP_AFTER
+    return seconds_between(event.over, now) < restart_seconds + GIVEN_UP_AFTER
 
 
 def _unresponsive(client: Client, events: list[EventCourse], gone: bool) -> Iterator[Complaint]:

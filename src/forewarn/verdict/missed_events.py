@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
-from forewarn.traces.exchanges import Stamp, apart, before
+from forewarn.traces.exchanges import Stamp, before, seconds_between
 from forewarn.verdict.clients import Client
 from forewarn.verdict.event_courses import SCHEDULED, EventCourse, MachineCourse
 from forewarn.verdict.observed import Observed
@@ -74,7 +74,7 @@ def _missed(
         return Missed("its requests were refused")
     if excuse := _excuse(client, event, course, events, until, observed.restart_seconds):
         return Missed(excuse)
-    chance = apart(visible, until)
+    chance = seconds_between(visible, until)
     if silences := client.unresponsive_before(until):
         if any(silence.unanswered for silence in silences):
             return Missed("its request was not answered")

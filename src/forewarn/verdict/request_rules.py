@@ -7,7 +7,7 @@ what a more lenient endpoint accepts is not wrong there.
 from __future__ import annotations
 
 from forewarn.traces.courses import WITHDRAWN
-from forewarn.traces.exchanges import Exchange, apart, passed
+from forewarn.traces.exchanges import Exchange, passed, seconds_between
 from forewarn.traces.lines import printable
 from forewarn.verdict.clients import Client
 from forewarn.verdict.complaints import Complaints
@@ -299,7 +299,7 @@ def _started_by_this(event: EventCourse, request: Exchange) -> bool:
         and event.approved is None
         and not event.sudden
         and (event.not_before is None or started.t < event.not_before)
-        and apart(request.asked, started) >= 0
+        and seconds_between(request.asked, started) >= 0
     )
 
 

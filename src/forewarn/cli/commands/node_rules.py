@@ -26,7 +26,7 @@ from forewarn.metadata.publishing.journal import FILE, JournalUnusable, read_jou
 from forewarn.metadata.publishing.node_upstream import replay
 from forewarn.metadata.publishing.staged_views import StagedViews
 from forewarn.node.config import HostNodeConfig
-from forewarn.node.listening.status_pages import NOT_TOLD, list_machines
+from forewarn.node.listening.status_pages import NOT_SYNCHRONIZED, list_machines
 from forewarn.node.settings.host_node import load_node
 from forewarn.node.settings.model import SettingsError
 
@@ -71,7 +71,7 @@ def _ask(url: str) -> bytes | None:
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == 503:
-            fail(f"{url}: {NOT_TOLD}")
+            fail(f"{url}: {NOT_SYNCHRONIZED}")
         fail(
             f"{url}: {error.code} {error.reason}; this is another program, or a node of another"
             " version"
@@ -92,5 +92,5 @@ def _from_journal(config: HostNodeConfig) -> bytes:
     except OSError as error:
         fail(f"the node does not answer, and its journal {path} cannot be read: {error.strerror}")
     if last is None:
-        fail(f"the node does not answer, and according to its journal {path}, {NOT_TOLD}")
+        fail(f"the node does not answer, and according to its journal {path}, {NOT_SYNCHRONIZED}")
     return msgspec.json.encode(list_machines(staged.machines()))

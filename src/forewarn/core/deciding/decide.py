@@ -446,12 +446,12 @@ def _finish(group: Group, command: c.Finish, now: World) -> Changes | Refused:
             return invalid(f"machine '{machine}' is not affected by event {event.id}")
     ending = f"finished by {command.by}: {command.reason}"
     relocates = event.relocates and event.waiting is None
-    untold = [name for name in event.resources if relocates and name not in command.moved]
+    without_host = [name for name in event.resources if relocates and name not in command.moved]
     notes: tuple[str, ...] = ()
-    if untold:
+    if without_host:
         notes = (
-            f"the new host was not given for {listing(untold)}; each is assumed to be on the same"
-            " host as before. If it has moved, record its new host",
+            f"the new host was not given for {listing(without_host)}; each is assumed to be on the"
+            " same host as before. If it has moved, record its new host",
         )
     return Changes(
         finished(

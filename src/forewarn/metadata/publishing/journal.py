@@ -43,7 +43,7 @@ _CHECK = struct.Struct(">I")  # checksum of these two, so that a wrong length is
 _HEAD = _RECORD.size + _CHECK.size
 
 # Welcome begins what one control process tells.
-Told: TypeAlias = Welcome | SnapshotPart | SnapshotEnd | News | Joined | Shown
+JournalMessage: TypeAlias = Welcome | SnapshotPart | SnapshotEnd | News | Joined | Shown
 
 log = logger("forewarn")
 
@@ -67,7 +67,7 @@ class JournalUnusable(Exception):
 
 _encode = msgspec.msgpack.Encoder().encode
 _header = msgspec.msgpack.Decoder(_Header)
-_told = msgspec.msgpack.Decoder(Told)
+_decoder = msgspec.msgpack.Decoder(JournalMessage)
 
 
 class Journal:
@@ -84,7 +84,7 @@ class Journal:
         self._closed = False
         self._size = self._base = 0
 
-    def read(self) -> list[Told]:
+    def read(self) -> list[JournalMessage]:
         """Return what was told, in this order; nothing if that cannot be trusted."""
         try:
             return read_journal(self.path, self._host)
@@ -99,13 +99,13 @@ class Journal:
             )
             return []
 
-    def replace(self, messages: Iterable[Told]) -> None:
+    def replace(self, messages: Iterable[JournalMessage]) -> None:
         """Replace the whole journal, durably. Raises JournalFailed."""
         with self._writing():
             if not self._closed:
                 self._replace(messages)
 
-    def _replace(self, messages: Iterable[Told]) -> None:
+    def _replace(self, messages: Iterable[JournalMessage]) -> None:
         new = self.path.with_suffix(".new")
         file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
@@ -123,7 +123,7 @@ class Journal:
             os.close(self._file)
         self._file, self._size, self._base = file, size, size
 
-    def append(self, message: Told) -> None:
+    def append(self, message: JournalMessage) -> None:
         """Raises JournalFailed, after which it has to be replaced."""
         with self._writing():
             if self._file is not None:
@@ -164,7 +164,7 @@ class Journal:
             os.close(self._lock)
 
 
-def read_journal(path: Path, host: str) -> list[Told]:
+def read_journal(path: Path, host: str) -> list[JournalMessage]:
     """Return what the node of a host was told, also while it is running. Raises JournalUnusable, or
     OSError."""
     records = _records(path.read_bytes())
@@ -172,7 +172,7 @@ def read_journal(path: Path, host: str) -> list[Told]:
         header = _header.decode(next(records, b""))
         if header != _Header(FORMAT, host):
             raise JournalUnusable(f"it is of host '{header.host}', format {header.format}")
-        return [_told.decode(record) for record in records]
+        return [_decoder.decode(record) for record in records]
     except msgspec.MsgspecError as error:
         raise JournalUnusable(str(error)) from error
 

@@ -24,7 +24,7 @@ from forewarn import __version__
 from forewarn.core import Durations, Machine, Time, World
 from forewarn.core.time import MAX_TIME, SECOND
 from forewarn.metadata.publishing import updates
-from forewarn.metadata.publishing.journal import Journal, JournalFailed, Told
+from forewarn.metadata.publishing.journal import Journal, JournalFailed, JournalMessage
 from forewarn.metadata.publishing.messages import (
     MAX_IDS,
     MOST_ARRIVING,
@@ -163,7 +163,9 @@ class NodeUpstream:
         self._ahead: tuple[float, float] | None = None  # our clock minus control's, and when known
         self._leased_until = 0.0  # until when, by our clock
         self._welcome = Welcome(protocol=1, version="", rules=Durations())
-        self.on_disconnected: Callable[[bool], None] = lambda _: None  # True: apart from now on
+        self.on_disconnected: Callable[[bool], None] = lambda _: (
+            None
+        )  # True: disconnected from now on
         self.wants_renewal: Callable[[], bool] = lambda: False  # of the node's certificate
         self.on_renewed: Callable[[Renewed], None] = lambda _: None
         self.heard: float | None = None  # when control sent something last, in boot time
@@ -599,9 +601,9 @@ class NodeUpstream:
         self._joined = True
         self._note_disconnected()
 
-    def _note_commit(self, told: Welcome | Joined | Shown | ReadLease) -> None:
-        if told.commit >= self.commit:
-            self.commit, self._commit_at = told.commit, told.commit_at
+    def _note_commit(self, message: Welcome | Joined | Shown | ReadLease) -> None:
+        if message.commit >= self.commit:
+            self.commit, self._commit_at = message.commit, message.commit_at
 
     def _set_time(self, at: Time, *, asked: int | None = None, reset: bool = False) -> None:
         if isinstance(self._clock, FollowedClock):
@@ -647,16 +649,16 @@ class NodeUpstream:
 
     async def restore(self) -> None:
         """Show what the journal contains."""
-        told = self._journal.read()
-        for message in told:
+        messages = self._journal.read()
+        for message in messages:
             if isinstance(message, Welcome):
                 self._term, self._rules = max(self._term, message.term), message.rules
                 self._welcome = message
             if isinstance(message, Welcome | Joined | Shown):
                 self._note_commit(message)
-        told_at = await replay(told, self._staged)
-        self._set_time(max(told_at or 0, self.now().at))
-        if told_at is not None:
+        last_at = await replay(messages, self._staged)
+        self._set_time(max(last_at or 0, self.now().at))
+        if last_at is not None:
             self.synchronized.set()
         try:
             await self._replace_journal()
@@ -670,32 +672,32 @@ class NodeUpstream:
     async def _replace_journal(self) -> None:
         await asyncio.to_thread(self._journal.replace, self._contents())
 
-    def _contents(self) -> list[Told]:
+    def _contents(self) -> list[JournalMessage]:
         """Return messages that lead to what is shown and staged now."""
         shown, staged = self._staged.contents()
-        told: list[Told] = [
+        messages: list[JournalMessage] = [
             msgspec.structs.replace(
                 self._welcome, term=self._term, commit=self.commit, commit_at=self._commit_at
             )
         ]
         if not self.synchronized.is_set():
-            return told
-        told += [SnapshotPart((news,)) for news in shown]
-        told += [SnapshotEnd(0), Joined((), self.now().at)]
+            return messages
+        messages += [SnapshotPart((news,)) for news in shown]
+        messages += [SnapshotEnd(0), Joined((), self.now().at)]
         for number, name, news in staged:
             if news is None:
                 change = updates.removed(name)
             else:
                 change = Changed(news.view, news.machines, news.place)
-            told.append(News((Publication(number, (change,)),)))
-        return told
+            messages.append(News((Publication(number, (change,)),)))
+        return messages
 
 
-async def replay(told: Iterable[Told], staged: StagedViews) -> Time | None:
+async def replay(messages: Iterable[JournalMessage], staged: StagedViews) -> Time | None:
     """Show what a journal contains. Returns when control told the last of it; None if it has never
     told everything."""
     last: Time | None = None
-    for message in told:
+    for message in messages:
         match message:
             case Welcome():
                 staged.begin()

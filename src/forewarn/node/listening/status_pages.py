@@ -17,7 +17,7 @@ from forewarn.service.telemetry.samples import Sample
 from forewarn.support import guard
 
 JSON = "application/json"
-NOT_TOLD = "control has not told this node everything yet"
+NOT_SYNCHRONIZED = "control has not told this node everything yet"
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -106,7 +106,7 @@ class StatusPages:
     def _list_machines(self, _accept: str) -> tuple[int, bytes, str]:
         machines = self._machines()
         if machines is None:
-            return 503, _encoded({"error": NOT_TOLD}), JSON
+            return 503, _encoded({"error": NOT_SYNCHRONIZED}), JSON
         return 200, _encoded(machines), JSON
 
 

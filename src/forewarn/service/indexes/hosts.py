@@ -214,7 +214,7 @@ class HostIndex:
             if machine.alive and machine.disputed_by_poll:
                 strayed[machine.name] = self.strayed.get(machine.name, at)
             elif machine.name in before:
-                self.unreachable.told_again(machine.name, at)
+                self.unreachable.informed_late(machine.name, at)
         self.strayed = strayed
 
     def _find_uninformed(self) -> None:

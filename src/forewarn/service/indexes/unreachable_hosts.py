@@ -74,8 +74,8 @@ class UnreachableHosts:
         self._copies = None
 
     def cut_off(self, host: str, at: Time) -> None:
-        """Note that the node of a host is apart from now on, if the host is expected to have one:
-        nothing starts for the machines on it."""
+        """Note that the node of a host is disconnected from now on, if the host is expected to
+        have one: nothing starts for the machines on it."""
         known = self._store.registry.hosts.get(host)
         if known is None or not known.node or self.is_unreachable(host):
             return
@@ -155,9 +155,9 @@ class UnreachableHosts:
     def moved(self, machine: str, host: str, at: Time) -> None:
         """Note that a machine has left a host, which may be unreachable."""
         if host in self.hosts:
-            self.told_again(machine, at)
+            self.informed_late(machine, at)
 
-    def told_again(self, machine: str, at: Time) -> None:
+    def informed_late(self, machine: str, at: Time) -> None:
         """Note that a machine could not be informed until now."""
         self.left.pop(machine, None)  # it becomes the latest
         self.left[machine] = at

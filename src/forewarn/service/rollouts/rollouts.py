@@ -368,8 +368,8 @@ class Rollouts:
         interim = self._work.interim(work) if work is not None else None
         if interim is None or not (interim.unseen or interim.progress):
             return wait
-        said = f"cannot be seen yet: {interim.unseen}" if interim.unseen else interim.progress
-        return msgspec.structs.replace(wait, message=f"{wait.message}: {said}")
+        progress = f"cannot be seen yet: {interim.unseen}" if interim.unseen else interim.progress
+        return msgspec.structs.replace(wait, message=f"{wait.message}: {progress}")
 
     def _holds(self, event: Event | None) -> tuple[Hold, ...]:
         if event is None or event.status is not Status.SCHEDULED:

@@ -166,8 +166,8 @@ class PostgresLeadership(Leadership):
                     if self._follower.claimed:
                         self._call(self._set_taken)
                     self._holder.hold(connection)
-            except ClockApart as apart:
-                self._follower.report_problem(str(apart))
+            except ClockApart as error:
+                self._follower.report_problem(str(error))
             except mirror.WentBack:
                 self._mark_went_back()
                 return

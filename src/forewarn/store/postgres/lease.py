@@ -282,8 +282,8 @@ def clock_problem(asked: Time, database: float) -> str:
     told its time; empty if nothing is. The answer may have taken long: a commit waits for its
     standby."""
     now = guard.wall_us() / 1e6
-    apart = max(asked / 1e6 - database, 0.0) or min(now - database, 0.0)
-    return "" if abs(apart) <= CLOCK_LIMIT else _clock_differs(apart)
+    difference = max(asked / 1e6 - database, 0.0) or min(now - database, 0.0)
+    return "" if abs(difference) <= CLOCK_LIMIT else _clock_differs(difference)
 
 
 def time_problem(at: Time, database: Time, stored: Time) -> str:

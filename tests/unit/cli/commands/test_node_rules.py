@@ -17,7 +17,7 @@ from forewarn.cli.app import app
 from forewarn.cli.commands import node_rules
 from forewarn.core import Durations, GroupKind, GroupView, Machine
 from forewarn.core.fleet import Place
-from forewarn.metadata.publishing.journal import Journal, Told
+from forewarn.metadata.publishing.journal import Journal, JournalMessage
 from forewarn.metadata.publishing.messages import (
     Changed,
     Joined,
@@ -35,7 +35,7 @@ VIEW = GroupView(name="web", kind=GroupKind.SCALE_SET, enabled=True, incarnation
 HERE = Machine(name="web_0", addresses=("10.0.0.10",))
 STAGED = Machine(name="web_1", addresses=("10.0.0.11",))
 GONE = Machine(name="web_2", addresses=("10.0.0.12",), gone="deleted")
-TOLD: list[Told] = [
+MESSAGES: list[JournalMessage] = [
     Welcome(protocol=1, version="1", rules=Durations()),
     SnapshotPart((GroupNews(VIEW, (HERE,), Place()),)),
     SnapshotEnd(0),
@@ -59,7 +59,7 @@ def _settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ports").write_text(PORTS)
 
 
-def write(directory: Path, reported: Sequence[Told], host: str = "h1") -> None:
+def write(directory: Path, reported: Sequence[JournalMessage], host: str = "h1") -> None:
     journal = Journal(directory, host)
     journal.replace(reported)
     journal.close()
@@ -73,7 +73,7 @@ def rules(directory: Path, *words: str) -> tuple[int, str]:
 def test_the_machines_of_the_journal_are_tied_to_their_ports(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    write(tmp_path, TOLD)
+    write(tmp_path, MESSAGES)
     assert rules(tmp_path) == (0, "")
     printed = capfd.readouterr()
     assert f'"vnet0" . {MAC} . 10.0.0.10' in printed.out
@@ -89,7 +89,7 @@ def test_the_machines_of_the_journal_are_tied_to_their_ports(
 def test_ports_that_the_driver_sees_are_added(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    write(tmp_path, TOLD)
+    write(tmp_path, MESSAGES)
     (tmp_path / "ports").write_text("host 10.0.0.1\n")
     (tmp_path / "seen").write_text(f"vnet0 {MAC} web_0\n")
     monkeypatch.setattr(node_rules, "DRIVER_PORTS", tmp_path / "seen")
@@ -100,7 +100,7 @@ def test_ports_that_the_driver_sees_are_added(
 def test_a_wrong_line_of_the_file_is_reported_and_nothing_is_printed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    write(tmp_path, TOLD)
+    write(tmp_path, MESSAGES)
     (tmp_path / "ports").write_text("vnet0 web_0\n")
     assert rules(tmp_path)[0] == 1
     printed = capfd.readouterr()
@@ -117,9 +117,9 @@ def test_without_machines_nothing_is_printed(
         return text
 
     assert re.search(f"{tmp_path / 'journal'} .*{os.strerror(errno.ENOENT)}", problem())
-    write(tmp_path, TOLD, "h2")
+    write(tmp_path, MESSAGES, "h2")
     assert "host 'h2', format 1" in problem()
-    write(tmp_path, TOLD[:2])
+    write(tmp_path, MESSAGES[:2])
     assert "everything yet" in problem()
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "forewarn-guests" in problem()
@@ -157,7 +157,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[http.server.HTTPServer]:
 def test_an_answer_of_the_node_other_than_machines_is_reported(
     tmp_path: Path, page: http.server.HTTPServer, status: str, why: str
 ) -> None:
-    write(tmp_path, TOLD)
+    write(tmp_path, MESSAGES)
     page.server_name = status
     code, message = rules(tmp_path)
     assert code == 1

@@ -12,7 +12,12 @@ import pytest
 from forewarn.core import Durations, GroupKind, GroupView, Machine
 from forewarn.core.fleet import Place
 from forewarn.metadata.publishing import journal as journal_module
-from forewarn.metadata.publishing.journal import Journal, JournalFailed, JournalInUse, Told
+from forewarn.metadata.publishing.journal import (
+    Journal,
+    JournalFailed,
+    JournalInUse,
+    JournalMessage,
+)
 from forewarn.metadata.publishing.messages import (
     Changed,
     Joined,
@@ -26,7 +31,7 @@ from forewarn.metadata.publishing.messages import (
 from forewarn.metadata.upstream import GroupNews
 
 VIEW = GroupView(name="web", kind=GroupKind.SCALE_SET, enabled=True, incarnation=7, events=())
-TOLD: list[Told] = [
+MESSAGES: list[JournalMessage] = [
     Welcome(protocol=1, version="1", rules=Durations(), term=3),
     SnapshotPart((GroupNews(VIEW, (Machine(name="web_0"),), Place()),), {"web": 4}),
     SnapshotEnd(4),
@@ -39,15 +44,15 @@ TOLD: list[Told] = [
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[Journal]:
     made = Journal(tmp_path, "h1")
-    made.replace(TOLD[:3])
-    for message in TOLD[3:]:
+    made.replace(MESSAGES[:3])
+    for message in MESSAGES[3:]:
         made.append(message)
     made.sync()
     yield made
     made.close()
 
 
-def again(path: Path, host: str = "h1") -> list[Told]:
+def again(path: Path, host: str = "h1") -> list[JournalMessage]:
     journal = Journal(path.parent, host)
     try:
         return journal.read()
@@ -56,12 +61,12 @@ def again(path: Path, host: str = "h1") -> list[Told]:
 
 
 def test_updates_are_read_again_in_order(journal: Journal) -> None:
-    assert journal.read() == TOLD
+    assert journal.read() == MESSAGES
     journal.close()
-    assert again(journal.path) == TOLD
+    assert again(journal.path) == MESSAGES
 
 
-def test_only_its_own_user_can_read_it(journal: Journal) -> None:
+def test_only_its_own_user_can_read_a_journal(journal: Journal) -> None:
     assert journal.path.stat().st_mode & 0o077 == 0
 
 
@@ -76,9 +81,9 @@ def test_a_truncated_journal_is_used_up_to_its_last_complete_entry(journal: Jour
     for length in range(len(content)):
         journal.path.write_bytes(content[:length])
         reported = again(journal.path)
-        assert reported == TOLD[: len(reported)]
+        assert reported == MESSAGES[: len(reported)]
         found.add(len(reported))
-    assert found == set(range(len(TOLD)))
+    assert found == set(range(len(MESSAGES)))
 
 
 def test_a_damaged_journal_is_not_used(journal: Journal) -> None:
@@ -95,7 +100,7 @@ def test_a_file_that_had_grown_before_anything_was_written_is_used(journal: Jour
     content = journal.path.read_bytes()
     journal.close()
     journal.path.write_bytes(content + bytes(100))
-    assert again(journal.path) == TOLD
+    assert again(journal.path) == MESSAGES
 
 
 @pytest.mark.parametrize("content", [b"\0", b"garbage" * 100, b"\0\0\0\1\0\0\0\0x"])
@@ -122,26 +127,26 @@ def test_a_journal_is_long_when_it_has_doubled(
     assert not journal.long
     monkeypatch.setattr(journal_module, "LEAST_GROWTH", 100)
     for _ in range(50):
-        journal.append(TOLD[-1])
+        journal.append(MESSAGES[-1])
     assert journal.long
-    journal.replace(TOLD)
+    journal.replace(MESSAGES)
     assert not journal.long
-    assert journal.read() == TOLD
+    assert journal.read() == MESSAGES
 
 
 def test_a_full_disk_is_reported_and_the_journal_is_kept(journal: Journal) -> None:
     new = journal.path.with_suffix(".new")
     new.symlink_to("/dev/full")
     with pytest.raises(JournalFailed, match=f"{journal.path}: {os.strerror(errno.ENOSPC)}"):
-        journal.replace(TOLD[:3])
+        journal.replace(MESSAGES[:3])
     assert not new.is_symlink()  # what was written of it is gone
-    assert journal.read() == TOLD
+    assert journal.read() == MESSAGES
     os.close(journal._file or 0)
     journal._file = os.open("/dev/full", os.O_WRONLY)
     with pytest.raises(JournalFailed, match=os.strerror(errno.ENOSPC)):
-        journal.append(TOLD[-1])
-    journal.replace(TOLD)
-    assert journal.read() == TOLD
+        journal.append(MESSAGES[-1])
+    journal.replace(MESSAGES)
+    assert journal.read() == MESSAGES
 
 
 def test_a_journal_on_a_read_only_disk_is_read(
@@ -158,8 +163,8 @@ def test_a_journal_on_a_read_only_disk_is_read(
     monkeypatch.setattr(os, "open", open_read_only)
     again = Journal(journal.path.parent, "h1")
     try:
-        assert again.read() == TOLD
+        assert again.read() == MESSAGES
         with pytest.raises(JournalFailed, match="Read-only file system"):
-            again.replace(TOLD)
+            again.replace(MESSAGES)
     finally:
         again.close()
