@@ -54,7 +54,7 @@ class Fleet:
         self.directory = Path(tempfile.mkdtemp(prefix="forewarn-example-"))
         self.machines = self.directory / "machines"
         self.machines.mkdir()
-        self._told: dict[str, list[list[str]]] = {}
+        self._printed: dict[str, list[list[str]]] = {}
         self._others: dict[str, subprocess.Popen] = {}
         self._ended = contextlib.ExitStack()
         self._ended.callback(shutil.rmtree, self.directory, ignore_errors=True)
@@ -78,9 +78,9 @@ class Fleet:
         service = self.start("service", [*forewarn(), *words], stdout=subprocess.PIPE)
         word, _, urls = service.stdout.readline().decode().partition(" ")
         if word != "ready":
-            raise Stuck(f"the service did not start:\n{self.said('service')}")
+            raise Stuck(f"the service did not start:\n{self.output('service')}")
         self.environment["FOREWARN_URL"] = json.loads(urls)["control"]
-        for line in self.said("service").splitlines():
+        for line in self.output("service").splitlines():
             if line.startswith("  http://"):
                 url, name, *_ = line.split()
                 self.urls[name] = url
@@ -90,7 +90,7 @@ class Fleet:
 
     def __exit__(self, kind: type | None, *_: object) -> None:
         if kind is Stuck:
-            self.tell_all()
+            self.print_outputs()
         self._ended.close()
 
     def address(self, machine: str) -> str:
@@ -100,19 +100,19 @@ class Fleet:
     def type(self, line: str) -> str:
         """Type a command, as anybody would, and show what it says as it comes."""
         say(f"$ {line}")
-        argv, said = [*forewarn(), *shlex.split(line)[1:]], []
+        argv, printed = [*forewarn(), *shlex.split(line)[1:]], []
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         with subprocess.Popen(argv, env=self.environment, **streams) as command:
             try:
                 for word in command.stdout:
-                    said.append(word)
+                    printed.append(word)
                     say(f"  {word}".rstrip())
             except BaseException:
                 command.kill()
                 raise
         if command.returncode != 0:
             raise Stuck(f"{line}: exit code {command.returncode}")
-        return "".join(said)
+        return "".join(printed)
 
     def stay(self, *lines: str) -> None:
         """Leave the rest to whoever sits there, until Ctrl-C."""
@@ -131,8 +131,12 @@ class Fleet:
     def boot(self, machine: str, argv: list[str], **environment: str) -> None:
         """Switch a machine on: `argv` is what it runs, now and whenever it is rebooted."""
         place = self.place(machine)
-        told = {"PATH": os.environ["PATH"], "FOREWARN_METADATA": self.urls[machine], **environment}
-        words = ["env", "-i", *(f"{name}={word}" for name, word in told.items()), *argv]
+        settings = {
+            "PATH": os.environ["PATH"],
+            "FOREWARN_METADATA": self.urls[machine],
+            **environment,
+        }
+        words = ["env", "-i", *(f"{name}={word}" for name, word in settings.items()), *argv]
         (place / "start").write_text(
             f"#!/bin/sh\ncd {shlex.quote(str(place))}\nexec {shlex.join(words)}\n"
         )
@@ -141,18 +145,18 @@ class Fleet:
         threading.Thread(target=process.wait, daemon=True).start()  # buries it when it has died
 
     def console(self, machine: str) -> str:
-        """All it has said."""
+        """All of its output."""
         return (self.machines / machine / "console").read_text(errors="replace")
 
     def tell(self, machine: str) -> None:
-        """What it has said on its console since this was last asked for."""
-        told = self._told.setdefault(machine, [])
-        for line in self.console(machine).splitlines()[len(told) :]:
+        """Print what its console has shown since the last call."""
+        printed = self._printed.setdefault(machine, [])
+        for line in self.console(machine).splitlines()[len(printed) :]:
             words = in_words(line)
-            if words not in told:  # an agent that starts tells again how the last hook ended
+            if words not in printed:  # an agent that starts tells again how the last hook ended
                 for word in words:
                     say(f"{machine}: {word}")
-            told.append(words)
+            printed.append(words)
 
     def is_on(self, machine: str) -> bool:
         with contextlib.suppress(FileNotFoundError):  # it is gone for good
@@ -167,13 +171,13 @@ class Fleet:
         self, name: str, argv: list[str], stdout: int | None = None, **environment: str
     ) -> subprocess.Popen:
         """Something that is no machine, and ends with the example."""
-        with (self.directory / f"{name}.said").open("wb") as said:
+        with (self.directory / f"{name}.output").open("wb") as file:
             process = subprocess.Popen(
                 argv,
                 env={**self.environment, **environment},
                 stdin=subprocess.DEVNULL,
-                stdout=stdout or said,
-                stderr=said,
+                stdout=stdout or file,
+                stderr=file,
             )
         self._ended.callback(end, process)
         self._others[name] = process
@@ -182,12 +186,12 @@ class Fleet:
     def end(self, name: str) -> None:
         end(self._others[name])
 
-    def said(self, name: str) -> str:
-        return (self.directory / f"{name}.said").read_text(errors="replace")
+    def output(self, name: str) -> str:
+        return (self.directory / f"{name}.output").read_text(errors="replace")
 
-    def tell_all(self) -> None:
-        """What was said last, for whoever has to find out what went wrong."""
-        for path in sorted([*self.directory.glob("*.said"), *self.machines.glob("*/console")]):
+    def print_outputs(self) -> None:
+        """Print the last output of everything, for whoever has to find out what went wrong."""
+        for path in sorted([*self.directory.glob("*.output"), *self.machines.glob("*/console")]):
             sys.stderr.write(f"--- {path.relative_to(self.directory)}\n")
             sys.stderr.write("".join(path.read_text(errors="replace").splitlines(True)[-LAST:]))
 
@@ -197,16 +201,16 @@ class Fleet:
 
 
 def in_words(line: str) -> list[str]:
-    """Of an agent's log what it did, and what its hooks said; of anything else all."""
+    """Of an agent's log what it did, and what its hooks printed; of anything else all."""
     if not line.startswith("{"):
         return [] if line.startswith("ready ") else [line]
-    told = json.loads(line)
-    if told["event"] == "approved":
-        return [f"approved the {told['type']}"]
-    if told["event"] == "hook ended":
-        done = "done" if told["ok"] else f"failed ({told['outcome']}, {told.get('code')})"
-        said = [f"  {words}" for words in told.get("output", "").splitlines()]
-        return [f"hook {told['hook']}: {told['stage']} {done}", *said]
+    record = json.loads(line)
+    if record["event"] == "approved":
+        return [f"approved the {record['type']}"]
+    if record["event"] == "hook ended":
+        done = "done" if record["ok"] else f"failed ({record['outcome']}, {record.get('code')})"
+        output = [f"  {words}" for words in record.get("output", "").splitlines()]
+        return [f"hook {record['hook']}: {record['stage']} {done}", *output]
     return []
 
 

@@ -43,12 +43,12 @@ Found = dict[str, tuple[list[float], Sample]]  # per cent of a core in each wind
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.agent", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a moment, to see that it works")
-    said = parser.parse_args()
+    options = parser.parse_args()
     structlog.configure(processors=[_drop])
     with contextlib.suppress(PermissionError):
         os.nice(NICE)  # others may be at work here
     began = os.getloadavg()
-    size = QUICK if said.quick else FULL
+    size = QUICK if options.quick else FULL
     found = _measured(size)
     text = "\n".join(
         [
@@ -58,7 +58,7 @@ def main() -> None:
         ]
     )
     sys.stdout.write(f"{text}\n")
-    if not said.quick:
+    if not options.quick:
         RESULTS.write_text(f"{text}\n{NOTES.read_text()}")
 
 

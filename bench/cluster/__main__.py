@@ -81,9 +81,13 @@ PARTS: Mapping[str, Part] = {
         host_scenarios.QUICK,
         {
             "polls": Scenario("Polls", host_scenarios.polls, host_report.polls),
-            "told": Scenario("Telling nodes, 32 callers", host_scenarios.told, host_report.told),
-            "told-one": Scenario(
-                "Telling nodes, 1 caller", host_scenarios.told_one, host_report.told
+            "publish": Scenario(
+                "Publishing to nodes, 32 callers", host_scenarios.publishing, host_report.publishing
+            ),
+            "publish-one": Scenario(
+                "Publishing to nodes, 1 caller",
+                host_scenarios.publishing_one,
+                host_report.publishing,
             ),
             "seen": Scenario("From raised to seen", host_scenarios.seen, host_report.seen),
             "silent": Scenario("Beside a silent node", host_scenarios.silent, host_report.silent),
@@ -108,16 +112,18 @@ def main() -> None:
     parser.add_argument("--part", choices=PARTS, help="one part of what is written down")
     parser.add_argument("--only", choices=SCENARIOS, help="one scenario, which is not written down")
     parser.add_argument("--within", type=Path, default=Path("/var/tmp"), help="on a real disk")
-    said = parser.parse_args()
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no server is left behind
     try:
         processes.prepare()
         with contextlib.suppress(PermissionError):
             os.nice(NICE)  # others may be at work here; what we start inherits it
         for name, part in PARTS.items():
-            if said.part in (None, name) and (said.only is None or said.only in part.scenarios):
-                page = _measure(part, said.only, said.within, quick=said.quick)
-                if not (said.quick or said.only):
+            if options.part in (None, name) and (
+                options.only is None or options.only in part.scenarios
+            ):
+                page = _measure(part, options.only, options.within, quick=options.quick)
+                if not (options.quick or options.only):
                     _write(part, page)
     except Failed as failure:
         sys.exit(f"bench: {failure}")

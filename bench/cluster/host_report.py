@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bench.cluster.host_scenarios import Many, Polls, Telling, Visible
+from bench.cluster.host_scenarios import Many, Polls, Publishing, Visible
 from bench.cluster.report import MARKS, Target, rounds, spread
 from bench.cluster.scenarios import Compared, percentile
 from bench.poll.report import KIB, MIB, table
@@ -19,10 +19,10 @@ def targets(found: Mapping[str, Any]) -> Iterator[Target]:
     if "polls" in found:
         name = "CPU of a poll on a node, against a service of one process"
         yield Target(name, 1.25, found["polls"].ratios)
-    for scenario, callers in (("told", "32 callers"), ("told-one", "1 caller")):
-        if telling := found.get(scenario):
-            name = f"CPU of telling {telling.nodes} nodes, against deciding, {callers}"
-            yield Target(name, 4.0, telling.shares)
+    for scenario, callers in (("publish", "32 callers"), ("publish-one", "1 caller")):
+        if published := found.get(scenario):
+            name = f"CPU of publishing to {published.nodes} nodes, against deciding, {callers}"
+            yield Target(name, 4.0, published.shares)
     if "seen" in found:
         name = "from raised to seen on a host, p99, against a service without nodes"
         yield Target(name, 3.0, found["seen"].ratios)
@@ -51,7 +51,7 @@ def polls(found: Polls) -> str:
     return table(("", "CPU/poll µs", "from–to", "idle, CPU ms/s"), rows)
 
 
-def told(found: Telling) -> str:
+def publishing(found: Publishing) -> str:
     return rounds({f"{found.nodes} nodes": found.ours, "without nodes": found.peers})
 
 
@@ -91,13 +91,13 @@ def many(found: Sequence[Many]) -> str:
         (
             "a change of a group on all hosts, ms",
             0,
-            lambda m: [t.seconds * 1e3 for t in m.told],
+            lambda m: [t.seconds * 1e3 for t in m.changes],
             True,
         ),
         (
             "control's CPU for each node, µs",
             0,
-            lambda m: [t.cpu / m.hosts * 1e6 for t in m.told],
+            lambda m: [t.cpu / m.hosts * 1e6 for t in m.changes],
             False,
         ),
     ]

@@ -33,7 +33,7 @@ class HostPlan:
     seconds: float = 2.0  # of a round; shorter than a read lease
     samples: int = 100  # of a round, of what is raised until it is seen
     machines: int = 1_000
-    told: int = 10  # nodes that a group is told to
+    nodes_per_group: int = 10  # that are sent its changes
     many_hosts: Sequence[int] = (500, 1_000, 2_000, 4_000)
     storms: int = 3
     idle: float = 10.0  # seconds
@@ -115,28 +115,28 @@ def _poll(url: str, pid: int, layout: Layout, seconds: float) -> float:
 
 
 @dataclass(frozen=True)
-class Telling(Compared):
-    """With nodes that are told of each change, and without."""
+class Publishing(Compared):
+    """With nodes that each change is published to, and without."""
 
     nodes: int
 
     @property
     def shares(self) -> list[float]:
-        """What telling costs, of what deciding does."""
+        """What publishing costs, of what deciding does."""
         return [cost - 1 for cost in self.costs]
 
 
-def told(plan: HostPlan, scratch: Path) -> Telling:
-    return _told(plan, scratch, CALLERS)
+def publishing(plan: HostPlan, scratch: Path) -> Publishing:
+    return _publishing(plan, scratch, CALLERS)
 
 
-def told_one(plan: HostPlan, scratch: Path) -> Telling:
-    return _told(plan, scratch, 1)
+def publishing_one(plan: HostPlan, scratch: Path) -> Publishing:
+    return _publishing(plan, scratch, 1)
 
 
-def _told(plan: HostPlan, scratch: Path, callers: int) -> Telling:
-    """Events of groups that several nodes are told of, and the same in a service without nodes."""
-    layout = Layout(plan.machines, plan.told)
+def _publishing(plan: HostPlan, scratch: Path, callers: int) -> Publishing:
+    """Events of groups that several nodes show, and the same in a service without nodes."""
+    layout = Layout(plan.machines, plan.nodes_per_group)
     with contextlib.ExitStack() as stack:
         certificates, control, port = _control(layout, scratch, stack)
         lines = stack.enter_context(_lines(certificates, port, layout.names, scratch))
@@ -151,7 +151,7 @@ def _told(plan: HostPlan, scratch: Path, callers: int) -> Telling:
             for one in order:
                 found[one].append(one.ask(run, Round))
             order.reverse()
-    return Telling(found[control], found[alone], plan.told)
+    return Publishing(found[control], found[alone], plan.nodes_per_group)
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def seen(plan: HostPlan, scratch: Path) -> Visible:
 
 def silent(plan: HostPlan, scratch: Path) -> Compared:
     """Decisions for other groups while a node does not confirm a change, and without that."""
-    layout = Layout(plan.machines, plan.told)
+    layout = Layout(plan.machines, plan.nodes_per_group)
     beside: list[Round] = []
     without: list[Round] = []
     run = Run(CALLERS, plan.seconds)
@@ -242,7 +242,7 @@ class Storm:
 
 
 @dataclass(frozen=True)
-class Told:
+class ChangeCost:
     """A change of a group that is on all hosts."""
 
     seconds: float
@@ -257,7 +257,7 @@ class Many:
     storms: Sequence[Storm]
     idle: float  # share of a core
     idle_alone: float  # the same without lines
-    told: Sequence[Told]
+    changes: Sequence[ChangeCost]
 
 
 def many(plan: HostPlan, scratch: Path) -> list[Many]:
@@ -269,7 +269,7 @@ def _many(hosts: int, plan: HostPlan, scratch: Path) -> Many:
     scratch.mkdir()
     layout = Layout(hosts * ON_EACH, hosts)
     storms: list[Storm] = []
-    changes: list[Told] = []
+    changes: list[ChangeCost] = []
     with contextlib.ExitStack() as stack:
         certificates, control, port = _control(layout, scratch, stack)
         idle_alone = _idle(control.pid, plan.idle)
@@ -293,7 +293,9 @@ def _many(hosts: int, plan: HostPlan, scratch: Path) -> Many:
         for n in range(plan.rounds):
             used = cpu_of(control.pid)
             raised = control.ask(Raise(f"{EVERYWHERE}_{n}"), Raised)
-            changes.append(Told(raised.acknowledged - raised.submitted, cpu_of(control.pid) - used))
+            changes.append(
+                ChangeCost(raised.acknowledged - raised.submitted, cpu_of(control.pid) - used)
+            )
     return Many(layout.hosts, layout.machines, first, storms, idle, idle_alone, changes)
 
 

@@ -55,8 +55,8 @@ async def lead(url: str, machines: int) -> None:
             for number in range(int(line)):
                 await callers.event(names[number % len(names)])
                 await guard.pause(PACE)
-            said = msgspec.json.encode(Decided(store.took, known))
-            sys.stdout.write(said.decode() + "\n")
+            reply = msgspec.json.encode(Decided(store.took, known))
+            sys.stdout.write(reply.decode() + "\n")
             sys.stdout.flush()
 
 

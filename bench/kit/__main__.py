@@ -30,13 +30,13 @@ PEER, IMPORT_PEER = "uvicorn", "import uvicorn"
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.kit", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a moment, to see that it works")
-    said = parser.parse_args()
+    options = parser.parse_args()
     structlog.configure(processors=[_drop])
     with contextlib.suppress(PermissionError):
         os.nice(NICE)  # others may be at work here
     began = os.getloadavg()
-    starts = _starts(5 if said.quick else STARTS)
-    imports = _imports(2 if said.quick else IMPORTS)
+    starts = _starts(5 if options.quick else STARTS)
+    imports = _imports(2 if options.quick else IMPORTS)
     text = "\n".join(
         [
             _heading(began),
@@ -46,7 +46,7 @@ def main() -> None:
         ]
     )
     sys.stdout.write(f"{text}\n")
-    if not said.quick:
+    if not options.quick:
         RESULTS.write_text(f"{text}\n{NOTES.read_text()}")
 
 

@@ -46,10 +46,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a minute, to see that it works")
     parser.add_argument("--only", choices=SCENARIOS, help="one scenario, which is not written down")
     parser.add_argument("--within", type=Path, default=Path("/var/tmp"), help="on a real disk")
-    said = parser.parse_args()
+    options = parser.parse_args()
     try:
-        keep = not (said.quick or said.only)
-        _measure(QUICK if said.quick else Plan(), said.only, said.within, keep=keep)
+        keep = not (options.quick or options.only)
+        _measure(QUICK if options.quick else Plan(), options.only, options.within, keep=keep)
     except Failed as failure:
         sys.exit(f"bench: {failure}")
     except KeyboardInterrupt:

@@ -137,8 +137,8 @@ def _measured(service: Service, machines: int) -> dict[str, Any]:
     def approval() -> None:
         """An event for the asking machine, approved by it: two commits, both durable."""
         event = client.schedule(ScheduleRequest(type="Freeze", machines=["asking"]))
-        said = json.dumps({"StartRequests": [{"EventId": event.id}]}).encode()
-        assert guest(service.metadata, said)[0] == 200
+        approval = json.dumps({"StartRequests": [{"EventId": event.id}]}).encode()
+        assert guest(service.metadata, approval)[0] == 200
         client.finish(event.id, {"reason": "measured"})
 
     poll()

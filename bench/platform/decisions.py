@@ -55,7 +55,7 @@ class Callers:
         self._sizes: list[int] = []  # of batches
         self.decided = 0
         self.raised: dict[str, float] = {}  # when everybody had been told, for a while
-        node.store.on_commit(self._told)
+        node.store.on_commit(self._on_commit)
         node.store.on_batch(self._count)
 
     async def run(self, callers: int, seconds: float, type: EventType) -> Round:
@@ -108,7 +108,7 @@ class Callers:
         if commits:
             self._sizes.append(commits)
 
-    def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+    def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         del changed
         for entry in commit.entries:
             self.decided += 1

@@ -75,14 +75,14 @@ def visible(found: Sequence[Seen]) -> str:
                     *(f"{max(values):.1f}", f"{len(values):,}"),
                 )
             )
-    said = ". ".join(
+    summary = ". ".join(
         f"On {one.store}: {one.background:.0f} decisions/s beside it, the core not to be had for"
         f" {one.waited * 100:.0f} % of the time, {one.missed} polls after an"
         " answered approval that did not show it"
         for one in found
     )
     head = ("store", "from being sent until", "p50 ms", "p99 ms", "max ms", "samples")
-    return f"{table(head, rows)}\n\n{said}."
+    return f"{table(head, rows)}\n\n{summary}."
 
 
 def idle(found: Idle) -> str:
@@ -127,8 +127,10 @@ def applies(found: Applied) -> str:
         ("peer: at the most, MiB", f"{_median(peaks):,.0f}", _range(peaks, 0)),
         ("× peer, seconds", f"{_ratio(found):.2f}", ""),
     ]
-    said = f"{runs[0]['machines']:,} machines, a file of {runs[0]['file_mib']:.1f} MiB, one core."
-    return f"{said}\n\n" + table(("what", "median", "from–to"), rows)
+    summary = (
+        f"{runs[0]['machines']:,} machines, a file of {runs[0]['file_mib']:.1f} MiB, one core."
+    )
+    return f"{summary}\n\n" + table(("what", "median", "from–to"), rows)
 
 
 def _of(run: Mapping[str, Any], key: str) -> float:

@@ -97,8 +97,8 @@ async def serve(kind: str, machines: int, each: int, directory: Path, listening:
     async with world.running(machines, each, store, listening=listening) as node:
         serving = Serving(node, Callers(node), each, directory)
         while line := await asyncio.to_thread(sys.stdin.readline):
-            said = msgspec.json.encode(await serving.answer(_decode(line)))
-            sys.stdout.write(said.decode() + "\n")
+            reply = msgspec.json.encode(await serving.answer(_decode(line)))
+            sys.stdout.write(reply.decode() + "\n")
             sys.stdout.flush()
 
 

@@ -42,11 +42,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="two minutes, to see that it works")
     parser.add_argument("--only", choices=SCENARIOS, help="one scenario, which is not written down")
     parser.add_argument("--renew", action="store_true", help="with --only: write it down")
-    said = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave no server behind
     try:
-        keep = not said.quick and (said.renew or not said.only)
-        _measure(QUICK if said.quick else Plan(), said.only, keep=keep)
+        keep = not options.quick and (options.renew or not options.only)
+        _measure(QUICK if options.quick else Plan(), options.only, keep=keep)
     except Failed as failure:
         sys.exit(f"bench: {failure}")
     except KeyboardInterrupt:

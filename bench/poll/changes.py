@@ -23,7 +23,7 @@ from bench.poll.fleet import Fleet
 WORKERS = 4
 
 
-class Told(msgspec.Struct, frozen=True):
+class ChangeTimes(msgspec.Struct, frozen=True):
     changes: int
     seconds: float
     wanted: float  # a second
@@ -91,8 +91,8 @@ def main(port: str, rate: str, machines: str) -> None:
     for thread in threads:
         thread.join(5)
     took = sorted(one for changer in changers for one in changer.took)
-    told = Told(len(took), seconds, wanted, took[-1], took[len(took) // 2])
-    sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
+    times = ChangeTimes(len(took), seconds, wanted, took[-1], took[len(took) // 2])
+    sys.stdout.write(msgspec.json.encode(times).decode() + "\n")
 
 
 if __name__ == "__main__":

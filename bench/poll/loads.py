@@ -85,19 +85,19 @@ def wrk(server: Server, seconds: int, *, close: bool = False, unique: bool = Fal
     argv = ["taskset", "-c", str(LOAD_CORE), "wrk", "-t1", f"-c{WRK_CONNECTIONS}"]
     argv += [f"-d{seconds}s", "--latency", *headers, *script, server.url]
     meter = Meter(server)
-    said = subprocess.run(argv, capture_output=True, text=True, timeout=seconds + 30).stdout
+    output = subprocess.run(argv, capture_output=True, text=True, timeout=seconds + 30).stdout
     used, waited = meter.read()
-    done = re.search(r"(\d+) requests in ([\d.]+)s", said)
-    if done is None or "Non-2xx" in said or "Socket errors" in said or int(done[1]) == 0:
-        raise Failed(f"{server.name} fails under wrk:\n{said}")
-    p50, p99 = (_milliseconds(said, share) for share in ("50", "99"))
+    done = re.search(r"(\d+) requests in ([\d.]+)s", output)
+    if done is None or "Non-2xx" in output or "Socket errors" in output or int(done[1]) == 0:
+        raise Failed(f"{server.name} fails under wrk:\n{output}")
+    p50, p99 = (_milliseconds(output, share) for share in ("50", "99"))
     return Round(int(done[1]), float(done[2]), used, waited, p50, p99)
 
 
-def _milliseconds(said: str, share: str) -> float:
-    found = re.search(rf"^\s+{share}%\s+([\d.]+)(us|ms|s|m)$", said, re.MULTILINE)
+def _milliseconds(output: str, share: str) -> float:
+    found = re.search(rf"^\s+{share}%\s+([\d.]+)(us|ms|s|m)$", output, re.MULTILINE)
     if found is None:
-        raise Failed(f"wrk does not tell its {share}th percentile:\n{said}")
+        raise Failed(f"wrk does not tell its {share}th percentile:\n{output}")
     return float(found[1]) * {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4}[found[2]]
 
 
@@ -127,8 +127,8 @@ class Generator:
     def _line(self, phase: str) -> str:
         line = pipe(self._process.stdout).readline()
         if f'"phase":"{phase}"' not in line:
-            told = self._log.read_text()[-500:]
-            raise Failed(f"the load generator stopped against {self._server.name}: {told}")
+            last_lines = self._log.read_text()[-500:]
+            raise Failed(f"the load generator stopped against {self._server.name}: {last_lines}")
         return line
 
 

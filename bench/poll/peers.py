@@ -63,7 +63,7 @@ def forewarn(place: Place, fleet: Fleet, *, front: bool = True, **more: object) 
 
 
 def written(settings: Mapping[str, object]) -> list[str]:
-    return [f"{key} = {msgspec.json.encode(said).decode()}" for key, said in settings.items()]
+    return [f"{key} = {msgspec.json.encode(value).decode()}" for key, value in settings.items()]
 
 
 def without_front(place: Place, fleet: Fleet) -> Command:

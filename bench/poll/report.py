@@ -98,9 +98,9 @@ def changing(found: Sequence[Changing]) -> str:
     for one in found:
         quiet, busy = one.quiet[1], one.changing[1]
         rows.append((one.name, "0", f"{quiet.rate:,.0f}", *_paced(*one.quiet), "", "", ""))
-        took = f"{one.change_cost:,.0f}", f"{one.told.median:.1f}", f"{one.told.slowest:.0f}"
+        took = f"{one.change_cost:,.0f}", f"{one.times.median:.1f}", f"{one.times.slowest:.0f}"
         rows.append(
-            (one.name, f"{one.told.rate:.1f}", f"{busy.rate:,.0f}", *_paced(*one.changing), *took)
+            (one.name, f"{one.times.rate:.1f}", f"{busy.rate:,.0f}", *_paced(*one.changing), *took)
         )
     tail = ("CPU/change µs", "a change, p50 ms", "max ms")
     return table(("server", "changes/s", "polls/s", *PACED, *tail), rows)

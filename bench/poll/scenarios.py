@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from bench.poll import loads
-from bench.poll.changes import Told
+from bench.poll.changes import ChangeTimes
 from bench.poll.fleet import Fleet
 from bench.poll.loads import Found, Round, generate, generator, wrk
 from bench.poll.peers import FOREWARN, NGINX_NAME, PEERS, WITHOUT_FRONT
@@ -209,13 +209,13 @@ class Changing:
     pollers: int
     quiet: tuple[Found, Round]
     changing: tuple[Found, Round]
-    told: Told
+    times: ChangeTimes
 
     @property
     def change_cost(self) -> float:
         """Microseconds of CPU that the server needs for one change."""
         more = self.changing[1].cpu - self.quiet[1].cpu
-        return more / (self.told.rate * self.changing[1].seconds) * 1e6
+        return more / (self.times.rate * self.changing[1].seconds) * 1e6
 
 
 def changing(plan: Plan, scratch: Path) -> list[Changing]:
@@ -246,8 +246,8 @@ def changing(plan: Plan, scratch: Path) -> list[Changing]:
             server.check(quiet=False)
             if log.stat().st_size:
                 raise Failed(f"the changes stopped: {log.read_text()[-1000:]}")
-            told = msgspec.json.decode(line, type=Told)
-            found.append(Changing(name, pollers, quiet, busy, told))
+            times = msgspec.json.decode(line, type=ChangeTimes)
+            found.append(Changing(name, pollers, quiet, busy, times))
         _progress(f"{plan.changes} changes a second at {name}")
     return found
 

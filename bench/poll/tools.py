@@ -41,9 +41,9 @@ def versions() -> dict[str, str]:
         "forewarn": __version__,
         "Python": f"{platform.python_version()} ({_whose()})",
         **python,
-        "nginx": _told([NGINX, "-v"], r"nginx/(\S+)"),
-        "wrk": _told(["wrk", "-v"], r"wrk (?:debian/)?(\S+)"),
-        "Go": _told([_go(), "version"], r"go version go(\S+)"),
+        "nginx": _version([NGINX, "-v"], r"nginx/(\S+)"),
+        "wrk": _version(["wrk", "-v"], r"wrk (?:debian/)?(\S+)"),
+        "Go": _version([_go(), "version"], r"go version go(\S+)"),
     }
 
 
@@ -81,7 +81,7 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _told(argv: list[str], pattern: str) -> str:
+def _version(argv: list[str], pattern: str) -> str:
     done = subprocess.run(argv, capture_output=True, text=True, env=os.environ | _environment())
     found = re.search(pattern, done.stdout + done.stderr)
     return found[1] if found else "unknown"

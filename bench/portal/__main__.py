@@ -76,9 +76,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a minute, to see that it works")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"{ROUNDS} by default")
     parser.add_argument("--within", type=Path, default=Path("/var/tmp"), help="on a real disk")
-    said = parser.parse_args()
+    options = parser.parse_args()
     try:
-        _measure(QUICK_ROUNDS if said.quick else said.rounds, said.within, keep=not said.quick)
+        _measure(
+            QUICK_ROUNDS if options.quick else options.rounds,
+            options.within,
+            keep=not options.quick,
+        )
     except Failed as failure:
         sys.exit(f"bench: {failure}")
     except KeyboardInterrupt:
@@ -215,13 +219,13 @@ def _judged(page: Page, storms: dict[str, Stormy]) -> str:
 def _page(found: Page) -> str:
     ratios = [one / other for one, other in zip(found.drawn, found.plain, strict=True)]
     rows = [
-        ("drawn, ms", *_told(found.drawn)),
-        ("a plain table of the same rows, ms", *_told(found.plain)),
+        ("drawn, ms", *_median_and_range(found.drawn)),
+        ("a plain table of the same rows, ms", *_median_and_range(found.plain)),
         ("× plain table", f"{_median(ratios):.2f}", f"{min(ratios):.2f}–{max(ratios):.2f}"),
-        ("moved, kB", *_told(found.moved)),
-        ("requests", *_told(found.requests)),
-        ("longest task, ms", *_told(found.longest)),
-        ("scripts' memory, MB", *_told(found.heap)),
+        ("moved, kB", *_median_and_range(found.moved)),
+        ("requests", *_median_and_range(found.requests)),
+        ("longest task, ms", *_median_and_range(found.longest)),
+        ("scripts' memory, MB", *_median_and_range(found.heap)),
     ]
     return table(("what", "median", "from–to"), rows)
 
@@ -245,7 +249,7 @@ def _storms(found: dict[str, Stormy]) -> str:
     return table((*head, *tail), rows)
 
 
-def _told(values: Sequence[float]) -> tuple[str, str]:
+def _median_and_range(values: Sequence[float]) -> tuple[str, str]:
     return f"{_median(values):,.0f}", f"{min(values):,.0f}–{max(values):,.0f}"
 
 
@@ -254,8 +258,8 @@ def _median(values: Sequence[float]) -> float:
 
 
 def browser_version() -> str:
-    said = subprocess.run([browsing.CHROMIUM, "--version"], capture_output=True, text=True).stdout
-    return " ".join(said.split()[:2])
+    output = subprocess.run([browsing.CHROMIUM, "--version"], capture_output=True, text=True).stdout
+    return " ".join(output.split()[:2])
 
 
 def _heading(rounds: int, browser: str, began: tuple[float, float, float]) -> str:
