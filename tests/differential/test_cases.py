@@ -107,7 +107,7 @@ def test_every_case_of_the_fuzzers_corpus(pair: Pair) -> None:
     pair.agree_on(kept().values())
 
 
-def test_the_same_where_machines_are_known_by_their_source() -> None:
+def test_both_nodes_answer_alike_where_machines_are_known_by_their_source() -> None:
     with Pair(busy, identity=Identity.SOURCE) as pair:
         for machine in AWAKE:
             pair.agree_on(Case((data, POLL), machine) for data in POLLS.values())

@@ -79,11 +79,20 @@ async def restored(node: Node) -> None:
 HAPPENINGS: tuple[Happening, ...] = (
     *(announced, announced, approved, withdrawn, later, later, disabled, removed, restored),
 )
-SAID = (POLL, POLL, POLL, PREVIEW, POLLS["tag: the same"], LAST, post(APPROVAL), get(b"/nothing"))
+REQUESTS = (
+    POLL,
+    POLL,
+    POLL,
+    PREVIEW,
+    POLLS["tag: the same"],
+    LAST,
+    post(APPROVAL),
+    get(b"/nothing"),
+)
 steps = st.lists(
     st.one_of(
         st.sampled_from(HAPPENINGS),
-        st.tuples(st.integers(0, 2), st.sampled_from(SAID)),
+        st.tuples(st.integers(0, 2), st.sampled_from(REQUESTS)),
     ),
     min_size=3,
     max_size=14,
@@ -269,7 +278,7 @@ def test_a_connection_that_is_too_slow_is_closed(
             assert not closed & idle
 
 
-def test_the_service_stops() -> None:
+def test_both_nodes_answer_alike_while_they_stop() -> None:
     """Whoever is connected is hung up on, and told nothing that was not owed."""
     response = (POLL, POLL[:30], get(b"/x"), POLL + b"G")
     with Pair(busy) as pair, pair.lines("quiet", len(response)) as lines:

@@ -124,5 +124,5 @@ def test_cases_with_something_changed(pair: Pair, case: Case) -> None:
 
 @ENOUGH
 @given(case=any_case(st.binary(max_size=60)))
-def test_anything_at_all(pair: Pair, case: Case) -> None:
+def test_both_nodes_answer_any_bytes_alike(pair: Pair, case: Case) -> None:
     agrees(pair, case)

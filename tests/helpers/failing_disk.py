@@ -80,7 +80,7 @@ class Failure(NamedTuple):
         return f"{what} {self.at} {errno.errorcode[self.error]}{' and on' * self.lasting}"
 
 
-class Told(NamedTuple):
+class Outcomes(NamedTuple):
     """What the callers of one life were told."""
 
     done: set[str]
@@ -149,7 +149,7 @@ class Sweep:
             if file.is_file():
                 shutil.copyfile(file, self._template / file.name)
 
-    def live(self, failure: Failure | None, path: Path) -> tuple[Told, tuple[int, int]]:
+    def live(self, failure: Failure | None, path: Path) -> tuple[Outcomes, tuple[int, int]]:
         counted: list[int] = [0, 0]
 
         def life(say: Callable[[str], None]) -> None:
@@ -157,7 +157,7 @@ class Sweep:
             self.life(path, say)
             say(f"counted {self._counted(SYNC)} {self._counted(WRITE)}")
 
-        reported = Told(set(), set(), set())
+        reported = Outcomes(set(), set(), set())
         begun: set[str] = set()
         for line in forked(life):
             what, _, rest = line.partition(" ")
@@ -165,7 +165,7 @@ class Sweep:
                 counted = [int(word) for word in rest.split()]
             elif what == "begun":
                 begun.add(rest)
-            elif what in Told._fields:
+            elif what in Outcomes._fields:
                 getattr(reported, what).add(rest)
             elif what != OPENED:
                 raise AssertionError(f"{failure}: {line}")
@@ -200,7 +200,7 @@ class Sweep:
             | {"wrong": wrong}
         )
 
-    def _wrong(self, reported: Told, cut: bool) -> Iterator[str]:
+    def _wrong(self, reported: Outcomes, cut: bool) -> Iterator[str]:
         """What does not agree with what callers were told; also if power is cut, be it at once or
         when another service has shown what it found."""
         keep(self.directory, self._kept)
@@ -242,7 +242,7 @@ def bring_back(kept: Path, directory: Path) -> None:
             shutil.copyfile(image, images(directory) / str(made.stat().st_ino))
 
 
-def disagreements(reported: Told, found: set[str], when: str) -> Iterator[str]:
+def disagreements(reported: Outcomes, found: set[str], when: str) -> Iterator[str]:
     if lost := reported.done - found:
         yield f"{when}, told as done and not there: {sorted(lost)}"
     if wrong := reported.failed & found:

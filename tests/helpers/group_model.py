@@ -96,7 +96,7 @@ class GroupWorld:
         self.now = msgspec.structs.replace(self.now, halts=left)
 
     def cut_off(self, host: str) -> None:
-        """The node of a host is apart from now on."""
+        """The node of a host is disconnected from now on."""
         self.now = msgspec.structs.replace(
             self.now,
             unreachable={**self.now.unreachable, host: None},

@@ -62,7 +62,7 @@ def test_a_request_with_a_key_is_known_by_it_as_soon_as_it_is_committed(
     live(engine, asked, asked_again)
 
 
-def test_its_answer_is_kept_with_it(engine: Callable[[], Store]) -> None:
+def test_the_answer_of_a_request_is_kept_with_its_key(engine: Callable[[], Store]) -> None:
     async def answered(store: Store) -> None:
         await commit(store, Batch(AT, key=KEY))
         await store.save_answer(KEY, 201, b"the answer")

@@ -95,7 +95,7 @@ def answers_approvals_without_control(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(NodeUpstream, "approve", approve_anyway)
 
 
-def hides_what_was_before_when_it_is_told_of_a_change(patch: pytest.MonkeyPatch) -> None:
+def hides_the_old_document_when_a_change_arrives(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(node_upstream, "TWO_ROUNDS", NODE_PROTOCOLS[-1] + 1)
 
 
@@ -152,7 +152,7 @@ BROKEN: list[tuple[Break, type[HostsScript], str]] = [
     (does_not_wait_until_a_read_lease_has_run_out, LostToControl, "incarnation-down"),
     (answers_approvals_without_control, CutOff, "approval-not-in-log"),
     (answers_approvals_without_control, CutOff, "disconnected-approved"),
-    (hides_what_was_before_when_it_is_told_of_a_change, SlowLine, "poll-waited"),
+    (hides_the_old_document_when_a_change_arrives, SlowLine, "poll-waited"),
     (does_not_show_again_what_was_hidden_while_a_node_is_silent, SlowLine, "poll-waited"),
     (shows_a_change_when_all_have_it, SlowLine, "incarnation-down"),
     (sends_a_node_its_groups_before_others_have_a_line, ControlIsAway, "poll-waited"),

@@ -53,14 +53,14 @@ def judged(sim: Simulation) -> tuple[Rollout, list[Event]]:
         assert event.status.over
         for other in events:
             if other.id != event.id and other.group == event.group:
-                assert _apart(event, other), "one domain of a group at a time, baked"
+                assert _do_not_overlap(event, other), "one domain of a group at a time, baked"
         beside = [other for other in finished if other.raised_at <= event.raised_at]
         busy = {o.group for o in beside if (o.ended_at or 0) + 5 * MINUTE > event.raised_at}
         assert len(busy | {event.group}) <= 2, "two groups at a time"
     return rollout, events
 
 
-def _apart(one: Event, other: Event) -> bool:
+def _do_not_overlap(one: Event, other: Event) -> bool:
     first, second = sorted((one, other), key=lambda event: event.raised_at)
     bake = 5 * MINUTE if first.status is Status.FINISHED else 0
     return (first.ended_at or 0) + bake <= second.raised_at

@@ -247,7 +247,7 @@ BOUNDED = settings(
 
 @BOUNDED
 @given(st.binary(min_size=1, max_size=300))
-def test_any_bytes(hostile: Guest, data: bytes) -> None:
+def test_any_bytes_are_answered_or_refused(hostile: Guest, data: bytes) -> None:
     thrown(hostile, data)
 
 

@@ -52,7 +52,7 @@ def spot(service: Service) -> Guest:
     return Guest(service, "web_0")
 
 
-def test_the_whole_tree(guest: Caller) -> None:
+def test_the_whole_instance_tree_is_answered(guest: Caller) -> None:
     answer = guest.instance("", f"api-version={NEWEST}")
     assert answer.line == "HTTP/1.1 200 OK"
     assert answer.header("content-type") == "application/json; charset=utf-8"

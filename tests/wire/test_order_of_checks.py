@@ -35,7 +35,7 @@ WRONG = [
     "version",
     "body",
 ]
-SAID = {
+REFUSALS = {
     "malformed": (400, b'{"error":"Bad request. The request is not valid HTTP"}'),
     "caller": (404, NOT_FOUND),
     "rate": (429, THROTTLED),
@@ -113,13 +113,13 @@ def test_of_several_mistakes_the_first_is_answered(
     if "rate" in wrong:
         ask(request("GET", "/metadata/versions", "Metadata: true"), **who)
     answer = ask(spoiled(wrong), **who)
-    assert (answer.status, answer.body) == SAID[wrong[0]]
+    assert (answer.status, answer.body) == REFUSALS[wrong[0]]
     assert answer.header("content-type") == "application/json; charset=utf-8"
 
 
 def test_an_oversized_body_is_checked_last(ask: Callable[..., RawResponse]) -> None:
     answer = ask(oversized("never"))
-    assert (answer.status, answer.body) == SAID["version"]
+    assert (answer.status, answer.body) == REFUSALS["version"]
 
 
 def test_an_oversized_body_of_a_valid_request_is_refused(

@@ -43,7 +43,7 @@ def names(answer: dict[str, list[dict[str, str]]]) -> list[str]:
     return [item["name"] for item in answer["value"]]
 
 
-def test_they_are_listed_by_subscription_and_by_resource_group(arm: Arm) -> None:
+def test_availability_sets_are_listed_by_subscription_and_by_resource_group(arm: Arm) -> None:
     expand = "?$expand=virtualMachines/$ref"
     assert names(arm.get(SUBSCRIPTION + SETS + expand)) == ["far", "sql"]
     assert names(arm.get(f"{SUBSCRIPTION}/resourcegroups/ELSEWHERE{SETS}")) == ["far"]
@@ -54,7 +54,7 @@ def test_they_are_listed_by_subscription_and_by_resource_group(arm: Arm) -> None
     )
 
 
-def test_one_has_its_domains_and_its_machines(arm: Arm) -> None:
+def test_an_availability_set_has_its_domains_and_its_machines(arm: Arm) -> None:
     found = arm.get(f"{COMPUTE}/AVAILABILITYSETS/SQL".replace("Compute", "compute"))
     assert found["id"] == f"{COMPUTE}/availabilitySets/sql"
     assert found["properties"]["platformUpdateDomainCount"] == 2
@@ -65,7 +65,7 @@ def test_one_has_its_domains_and_its_machines(arm: Arm) -> None:
 
 
 @pytest.mark.parametrize("name", ["web", "far", "sql2"])
-def test_nothing_else_is_one(arm: Arm, name: str) -> None:
+def test_other_groups_are_not_availability_sets(arm: Arm, name: str) -> None:
     answer = arm.call("GET", f"{COMPUTE}/availabilitySets/{name}")
     assert code(answer) == (404, "ResourceNotFound")
 

@@ -114,7 +114,7 @@ def test_a_webhook_gets_events_until_it_is_deleted(
     assert arm.get(TOPIC)["name"] == "events"
 
 
-def test_it_is_kept_when_settings_change_and_when_control_ends(
+def test_a_subscription_is_kept_when_settings_change_and_when_control_ends(
     disk: Disk, receiver: EventGridReceiver
 ) -> None:
     with Service(FLEET, store=MemoryStore(disk)) as service:

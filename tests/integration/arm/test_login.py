@@ -99,7 +99,7 @@ def test_a_token_is_exchanged_for_an_access_token_that_names_it(service: Service
     assert bearer(service, answer.json()["access_token"]).status == 200
 
 
-def test_the_secret_is_not_in_it(service: Service) -> None:
+def test_the_secret_is_not_in_an_access_token(service: Service) -> None:
     admin = token(service, "ops", Role.ADMIN)
     answer = log_in(service, admin.secret.text)
     assert admin.secret.text.encode() not in answer.body
@@ -127,7 +127,7 @@ def test_an_access_token_expires(service: Service, monkeypatch: pytest.MonkeyPat
     assert code(bearer(service, issued)) == (401, "ExpiredAuthenticationToken")
 
 
-def test_one_that_was_changed_is_refused(service: Service) -> None:
+def test_a_changed_access_token_is_refused(service: Service) -> None:
     admin = token(service, "ops", Role.ADMIN)
     guest = token(service, "guest", Role.VIEWER)
     head, body, signature = log_in(service, guest.secret.text).json()["access_token"].split(".")

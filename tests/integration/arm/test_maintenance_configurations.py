@@ -66,7 +66,7 @@ def assigned(arm: Arm, resource: str) -> dict[str, str]:
     }
 
 
-def test_one_is_put_read_changed_and_deleted(service: Service, arm: Arm) -> None:
+def test_a_configuration_is_put_read_changed_and_deleted(service: Service, arm: Arm) -> None:
     answer = arm.call("PUT", NIGHTS, body())
     assert answer.status == 200, answer
     assert kept(service) == {
@@ -216,7 +216,7 @@ def test_a_configuration_that_selects_by_other_labels_is_not_assigned(
     assert kept(service)["nights"][0] == "tier=web"
 
 
-def test_they_are_for_operators_of_the_whole_fleet() -> None:
+def test_configurations_are_for_operators_of_the_whole_fleet() -> None:
     fleet = "groups: [{name: web, kind: standalone, resource_group: shop, machines: [{name: web}]}]"
     with Service(fleet) as service:
         arm = Arm(service)

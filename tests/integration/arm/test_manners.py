@@ -46,13 +46,13 @@ def test_any_date_is_an_api_version(
     "version",
     ["latest", "2024-13-01", "2024-02-30", "2024-7-1", "20240701", "2024-07-01-", "٢٠٢٤-01-01"],
 )
-def test_nothing_else_is(arm: Arm, version: str) -> None:
+def test_other_words_are_not_api_versions(arm: Arm, version: str) -> None:
     answer = arm.call("GET", f"{MACHINE}?api-version={version}")
     assert code(answer) == (400, "InvalidApiVersionParameter")
 
 
 @pytest.mark.parametrize("path", ["/subscriptions", MACHINE, "/tenants"])
-def test_one_is_required_even_before_a_token(service: Service, path: str) -> None:
+def test_an_api_version_is_required_even_before_a_token(service: Service, path: str) -> None:
     answer = anonymous(service, "GET", path)
     assert code(answer) == (400, "MissingApiVersionParameter")
 

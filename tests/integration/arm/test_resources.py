@@ -60,7 +60,7 @@ def test_every_resource_is_where_its_id_says(arm: Arm) -> None:
         assert {name: found[name] for name in item} == item
 
 
-def test_they_come_in_pages(arm: Arm, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resources_come_in_pages(arm: Arm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "PAGE", 2)
     listed, path = [], f"{SUBSCRIPTION}/resources"
     while path:

@@ -85,7 +85,7 @@ def policies(service: Service) -> list[Policy]:
 # Reading.
 
 
-def test_they_are_listed_by_subscription_and_by_resource_group(arm: Arm) -> None:
+def test_scale_sets_are_listed_by_subscription_and_by_resource_group(arm: Arm) -> None:
     def names(answer: Any) -> list[str]:
         return [item["name"] for item in answer["value"]]
 

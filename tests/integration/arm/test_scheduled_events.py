@@ -128,5 +128,5 @@ def test_a_token_that_must_not_approve_must_not_acknowledge(service: Service) ->
 
 
 @pytest.mark.parametrize("kind", ["disks/web", "hostGroups/hosts/hosts/host-a"])
-def test_nothing_else_has_scheduled_events(arm: Arm, kind: str) -> None:
+def test_other_resources_have_no_scheduled_events(arm: Arm, kind: str) -> None:
     assert code(arm.call("GET", f"{COMPUTE}/{kind}{EVENTS}")) == (404, "InvalidResourceType")

@@ -47,7 +47,7 @@ def policy(enable: Any = True, version: str = "2020-07-01", **approved: bool) ->
 
 
 @pytest.mark.parametrize("group", OWNERS)
-def test_it_is_read_and_written_as_a_whole_and_in_part(service: Service, group: str) -> None:
+def test_a_policy_is_read_and_written_as_a_whole_and_in_part(service: Service, group: str) -> None:
     arm, owner = Arm(service), OWNERS[group]
     assert "'enable': False" in str(arm.get(owner)["properties"]["scheduledEventsPolicy"])
     assert arm.call("PATCH", owner, policy(userInitiatedReboot=True)).status == 200
@@ -98,7 +98,7 @@ def test_a_member_has_that_of_its_group(service: Service, member: str, group: st
     assert code(arm.call("PUT", instance, policy())) == (409, "OperationNotAllowed")
 
 
-def test_a_tenant_cannot_change_it(service: Service) -> None:
+def test_a_tenant_cannot_change_a_policy(service: Service) -> None:
     token(service, "ops", Role.ADMIN)
     arm = Arm(service, token(service, "t", Role.TENANT, groups=tuple(OWNERS)).secret.text)
     for owner in OWNERS.values():

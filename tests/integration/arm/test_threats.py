@@ -35,7 +35,7 @@ def service() -> Iterator[Service]:
     "path",
     [f"{SUBSCRIPTION}/resourceGroups", RESTART, "/identity", "/metadata/endpoints", "/adfs/oauth2"],
 )
-def test_the_guests_socket_has_nothing_of_it(service: Service, path: str) -> None:
+def test_the_socket_for_guests_does_not_serve_arm(service: Service, path: str) -> None:
     service.url()
     guest = Guest(service, "jumpbox")
     for method in ("GET", "POST"):
@@ -127,7 +127,7 @@ def test_names_in_a_path_add_no_header(service: Service) -> None:
     assert location.endswith(f"%0D%0ASet-Cookie%3A%20a%3Db?also={event.id}&api-version=2024-07-01")
 
 
-def test_of_two_tokens_none_counts(service: Service) -> None:
+def test_a_request_with_two_tokens_is_refused(service: Service) -> None:
     secret = token(service, "root", Role.ADMIN).secret.text
     sent = [(b"authorization", f"Bearer {text}".encode()) for text in ("wrong", secret)]
     target = "/subscriptions?api-version=2022-12-01"

@@ -49,7 +49,7 @@ def arm(service: Service) -> Arm:
     return Arm(service)
 
 
-def test_they_are_listed_by_subscription_and_by_resource_group(arm: Arm) -> None:
+def test_virtual_machines_are_listed_by_subscription_and_by_resource_group(arm: Arm) -> None:
     listed = arm.get(f"{SUBSCRIPTION}/providers/Microsoft.Compute/virtualMachines")["value"]
     assert [item["name"] for item in listed] == ["batch-0", "web-0", "web-1"]
     assert listed == arm.get(MACHINES.upper().replace("SUBSCRIPTIONS", "subScriptions"))["value"]

@@ -339,7 +339,7 @@ def test_a_token_in_any_other_form_is_refused(
     assert api.get("/v1/status", Authorization=f"bEARER  {made.secret.text}").status == 200
 
 
-def test_two_tokens_at_once_are_none(service: Service) -> None:
+def test_a_request_with_two_tokens_is_refused(service: Service) -> None:
     made = token(service, "alice", Role.ADMIN)
     connection = Api(service.control_url).connection()
     connection.putrequest("GET", "/v1/status")

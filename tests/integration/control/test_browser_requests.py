@@ -85,7 +85,7 @@ def test_a_name_that_was_made_to_lead_here_gets_nothing(api: Api, host: str) -> 
         assert "control_names" in refused.detail
 
 
-def test_two_hosts_are_none(api: Api) -> None:
+def test_a_request_with_two_host_headers_is_refused(api: Api) -> None:
     response = raw(
         api,
         "GET /v1/status HTTP/1.1\nHost: localhost\nHost: evil.example\nConnection: close\n\n",

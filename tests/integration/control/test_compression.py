@@ -94,7 +94,9 @@ def test_a_stream_of_changes_is_not_held_back(service: Service) -> None:
         connection.close()
 
 
-def test_the_client_asks_for_it(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_client_accepts_compressed_answers(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machines = ControlClient(service.control_url).machines()
     monkeypatch.setattr(control_client, "GZIP", {})
     assert ControlClient(service.control_url).machines() == machines

@@ -188,7 +188,7 @@ def test_a_lost_answer_is_made_again_from_the_commit(call: str) -> None:
         assert disk.keys["local", "k"].status == again.status
 
 
-def test_the_same_from_a_file(tmp_path: Path) -> None:
+def test_a_kept_answer_is_read_from_a_file(tmp_path: Path) -> None:
     class Dying(SqliteStore):
         async def save_answer(self, key: Key, status: int, answer: bytes) -> None:
             pass
@@ -237,7 +237,7 @@ def test_a_refusal_is_not_kept(service: Service) -> None:
     assert ask(service, "POST", "/v1/events", SCHEDULE, idempotency_key="k").status == 201
 
 
-def test_nothing_to_do_is_kept_as_well(service: Service) -> None:
+def test_the_answer_of_a_request_that_changed_nothing_is_kept_as_well(service: Service) -> None:
     path = "/v1/groups/web/scale-in"
     there = len([m for m in ask(service, "GET", "/v1/machines?group=web").body if not m["gone"]])
     first = ask(service, "POST", path, {"to": there}, idempotency_key="k")
@@ -247,7 +247,7 @@ def test_nothing_to_do_is_kept_as_well(service: Service) -> None:
     assert (again.status, again.raw) == (200, first.raw)
 
 
-def test_of_two_at_once_one_is_carried_out() -> None:
+def test_of_two_requests_with_one_key_one_is_carried_out() -> None:
     store = _Slow()
     with Service(SAMPLE, sockets=True, store=store) as service:
         store.slow = True

@@ -116,7 +116,7 @@ def test_a_machine_is_created_changed_and_removed(service: Service) -> None:
     assert ask(service, "GET", "/v1/machines/db-2").status == 404
 
 
-def test_the_others_of_a_group_stay_as_they_are(service: Service) -> None:
+def test_other_machines_of_a_group_stay_as_they_are(service: Service) -> None:
     service.redeploy("db-0").until_started(approve=True).until_over()
     done(service, "PATCH", "/v1/machines/db-1", {"host": "h3"})
     assert machine(service, "db-1")["inventory_host"] == "h3"

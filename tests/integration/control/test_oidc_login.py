@@ -146,7 +146,7 @@ def test_a_code_of_another_login_is_worth_nothing(service: Service, issued: Issu
         ({"more": "x" * 4_000}, 403, "too long for a cookie"),
     ],
 )
-def test_whoever_has_no_access_is_told_why(
+def test_the_login_page_explains_why_there_is_no_access(
     service: Service, issued: Issuer, person: dict[str, Any], status: int, says: str
 ) -> None:
     issued.logs_in = person
@@ -194,7 +194,7 @@ def test_without_a_client_nobody_is_sent_anywhere(service: Service, issued: Issu
     assert browser.get(f"{service.control_url}/ui/login")[0] == 404
 
 
-def test_an_issuer_that_does_not_answer_is_said(service: Service, issued: Issuer) -> None:
+def test_an_issuer_that_does_not_answer_is_reported(service: Service, issued: Issuer) -> None:
     issued.status = 500
     accept(service, issued.config(client_id="forewarn", ca="/nowhere"))  # its keys are asked again
     status, _, body = Browser().get(f"{service.control_url}/ui/login")

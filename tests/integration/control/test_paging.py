@@ -245,7 +245,7 @@ def test_the_next_events_are_right_whatever_has_changed_since_they_were_last_lis
         ("enabled=false&limit=1", ["db-9", "db-10"]),
     ],
 )
-def test_machines_by(service: Service, query: str, found: list[str]) -> None:
+def test_machines_are_filtered(service: Service, query: str, found: list[str]) -> None:
     service.document("web_0")
     ask(service, "POST", "/v1/machines/web_2/evict")
     service.clock.advance("1h")  # it is gone, and the group listens
@@ -271,7 +271,7 @@ def test_groups_and_hosts_by(service: Service, target: str, found: list[str]) ->
     assert names(service, target) == found
 
 
-def test_events_by(service: Service) -> None:
+def test_events_are_filtered(service: Service) -> None:
     early = service.schedule("Reboot", "web_0").id
     ask(service, "POST", f"/v1/events/{early}/cancel")
     service.clock.advance("1h")

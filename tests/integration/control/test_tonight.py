@@ -76,7 +76,7 @@ def test_rows_are_hosts_groups_or_values_of_a_label(service: Service) -> None:
     assert (unknown.status, unknown.body["did_you_mean"]) == (404, "rack")
 
 
-def test_it_says_who_has_not_approved_and_who_was_never_shown(service: Service) -> None:
+def test_the_page_names_who_has_not_approved_and_who_was_never_shown(service: Service) -> None:
     assert ask(service, "POST", "/v1/hosts/h2/maintain", {"mode": "Reboot"}).status == 200
     (joint,) = tonight(service)["disturbances"]
     assert (joint["host"], joint["machines"], len(joint["events"])) == ("h2", 2, 2)

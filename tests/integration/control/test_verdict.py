@@ -78,7 +78,7 @@ def test_allowed_rules_are_not_wrong_and_notes_count_only_with_strict(
     assert "'missing-header'" in refused.output
 
 
-def test_it_can_be_narrowed_to_a_machine_and_an_event(service: Service) -> None:
+def test_a_verdict_can_be_narrowed_to_a_machine_and_an_event(service: Service) -> None:
     id = live(service)
     assert run("--machine", "web_1", service=service).exit_code == 0
     found = json.loads(run("--event", id[:8], "--json", service=service).stdout)

@@ -201,9 +201,9 @@ def test_a_wait_ends_with_its_event(groups: Groups, service: Service) -> None:
 
 def test_only_waits_of_the_group_that_changes_are_answered(groups: Groups) -> None:
     one, other = groups.enabled(), groups.enabled()
-    with waits(one[0]) as waits_on, waits(other[0]) as is_told:
+    with waits(one[0]) as waits_on, waits(other[0]) as second_waits:
         an_event(other)
-        assert is_told.answer().status == 200
+        assert second_waits.answer().status == 200
         assert waits_on.silent()
         an_event(one)
         assert waits_on.answer().status == 200

@@ -69,7 +69,7 @@ def test_ids_that_no_event_can_have_are_refused_before_anybody_is_asked(
         assert line.answer().status == 400
 
 
-def test_so_many_events_may_be_named_that_are_not_in_the_document(busy: Guest) -> None:
+def test_an_approval_may_name_a_limited_number_of_unlisted_events(busy: Guest) -> None:
     def approved(*ids: str) -> bytes:
         return busy.post(approval(*ids)).body
 
@@ -405,7 +405,7 @@ def test_a_machine_is_served_while_others_hold_all_the_memory(
 # Chunks.
 
 
-def test_so_many_chunks_and_no_more(service: Service, busy: Guest) -> None:
+def test_a_body_may_have_a_limited_number_of_chunks(service: Service, busy: Guest) -> None:
     hits, most = service._session.node.endpoint.counts.hits, LIMITS.max_chunks
     with busy.line() as line:
         line.send(CHUNKED + b"1\r\n \r\n" * most + b"0\r\n\r\n" + GET)

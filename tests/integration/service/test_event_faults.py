@@ -219,7 +219,7 @@ def test_a_refused_event_consumes_no_fault() -> None:
         assert (fault.consumed, fault.left, fault.by_machine) == (0, 1, {})
 
 
-def test_every_second_event(service: Service) -> None:
+def test_a_fault_can_meet_every_second_event(service: Service) -> None:
     fault = service.faults.add("short-notice", skip=1, times=1, group="web")
     events = [service.schedule("Freeze", f"web_{n}") for n in range(3)]
     assert [seconds_of_notice(service, event) for event in events] == [900, 5, 900]

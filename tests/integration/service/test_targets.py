@@ -323,7 +323,7 @@ def test_the_machines_of_a_failed_host_for_which_there_is_room_do_not_wait_for_t
         assert not overrun(service)
 
 
-def test_a_host_is_not_drained_if_a_machine_fits_nowhere_and_that_is_said_of_each() -> None:
+def test_a_host_is_not_drained_if_machines_fit_nowhere_and_each_is_named() -> None:
     with Service(FULL) as service:
         with pytest.raises(RefusedError) as refusal:
             drain(service, "h1")

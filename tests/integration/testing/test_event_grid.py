@@ -75,7 +75,7 @@ def test_a_webhook_that_gets_nothing_is_refused(
     assert webhook.events == []
 
 
-def test_others_are_filtered(webhook: EventGridReceiver) -> None:
+def test_events_of_other_subjects_are_not_sent(webhook: EventGridReceiver) -> None:
     with Service(arm=True) as service:
         arm = service.arm
         group = f"/subscriptions/{arm.subscription}/resourceGroups/{arm.resource_group}"

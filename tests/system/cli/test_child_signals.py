@@ -65,7 +65,7 @@ def kept(script: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("options", [["--network", "none"], ["--no-netns"]])
-def test_run(service: Service, options: list[str]) -> None:
+def test_run_starts_a_program_with_inherited_signals(service: Service, options: list[str]) -> None:
     if "--no-netns" not in options:
         needs_root()
     words = ["run", "--url", service.control_url, "--machine", "web_0", *options, "--", *SHOW]
@@ -76,7 +76,7 @@ def test_run(service: Service, options: list[str]) -> None:
     assert masks(ended.stdout) == [0, HANG_UP]
 
 
-def test_fenced(tmp_path: Path) -> None:
+def test_fenced_starts_a_program_with_inherited_signals(tmp_path: Path) -> None:
     words = ["fenced", "--dir", str(tmp_path), "--key", "web_0", "--fence", "1", "--", *SHOW]
     ended = subprocess.run(
         [*BEFORE, *FOREWARN, *words], capture_output=True, text=True, check=True, timeout=LIMIT

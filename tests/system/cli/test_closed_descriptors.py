@@ -123,14 +123,14 @@ def test_the_service_answers_and_its_state_stays_whole(
     assert b'"level":"info"' not in state.read_bytes()
 
 
-def test_dev_answers(tmp_path: Path) -> None:
+def test_dev_answers_without_standard_streams(tmp_path: Path) -> None:
     words = ["dev", "--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"]
     with started(words, (0, 1, 2), tmp_path) as pid:
         assert ask(urls(tmp_path, pid)["metadata"] + POLL)["Events"] == []
         assert_harmless(pid, (0, 1, 2))
 
 
-def test_the_agent_prepares(tmp_path: Path) -> None:
+def test_the_agent_prepares_without_standard_streams(tmp_path: Path) -> None:
     with Service(real_time=True) as service:
         machine = service.scale_set("web", 1)[0]
         config = tmp_path / "agent.toml"

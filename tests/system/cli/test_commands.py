@@ -121,7 +121,7 @@ def test_the_type_and_machines_may_be_options_too(service: Service) -> None:
     assert (event["type"], event["machines"]) == ("Freeze", ["web_0", "web_2"])
 
 
-def test_an_absolute_time(service: Service) -> None:
+def test_not_before_may_be_an_absolute_time(service: Service) -> None:
     words = ("event", "schedule", "Reboot", "web_0", "--not-before", "2027-01-16T00:00:00Z")
     assert reported(service, *words)["not_before"] == "2027-01-16T00:00:00Z"
 
@@ -147,7 +147,7 @@ def test_a_restart_in_a_group_that_is_not_enabled_is_unannounced(service: Servic
     assert "unannounced: " in explained
 
 
-def test_cancel_withdraws(service: Service) -> None:
+def test_cancel_withdraws_an_event(service: Service) -> None:
     service.get("web_0")
     event = reported(service, "event", "schedule", "Reboot", "web_0")
     assert reported(service, "event", "cancel", event["id"])["status"] == "Withdrawn"

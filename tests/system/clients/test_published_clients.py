@@ -100,7 +100,7 @@ def curl(guest: Namespace, *words: str) -> CompletedProcess[str]:
     return guest.run(["curl", "--silent", "--show-error", "-H", "Metadata:true", *words, events])
 
 
-def test_it_is_bound_to_the_link_local_address(site: Site) -> None:
+def test_the_metadata_endpoint_is_bound_to_the_link_local_address(site: Site) -> None:
     assert site.urls["metadata"] == f"http://{METADATA_ADDRESS}:80"
 
 

@@ -207,7 +207,7 @@ def test_the_installed_agent_handles_an_event_as_its_user(red_hat: CleanRoot) ->
     assert marked == "forewarn-agent\n"
 
 
-def test_it_runs_on_every_python_that_the_packages_are_for(red_hat: CleanRoot) -> None:
+def test_the_agent_runs_on_every_python_that_the_packages_are_for(red_hat: CleanRoot) -> None:
     """The newest is used, so they are added from the oldest on."""
     found = {minor: path for minor in reversed(PYTHONS) if (path := find_python(minor))}
     assert found

@@ -127,7 +127,7 @@ TAGS = {
     "C#, port 8080": "elsewhere",
 }
 SHIPPED = f"dhcp-option-force=245,{METADATA_ADDRESS}\n"
-TOLD = f"""dhcp-option=tag:asks,245,{HOST}
+SETTINGS = f"""dhcp-option=tag:asks,245,{HOST}
 dhcp-option-force=tag:silent,245,{HOST}
 dhcp-option-force=tag:elsewhere,245,{ELSEWHERE}
 """
@@ -159,7 +159,7 @@ class Site:
             self.listeners.append(self.host.call(socket.create_server, place))
 
     def serve_dhcp(self) -> None:
-        reported = (DEPLOY / "dnsmasq-forewarn.conf").read_text().replace(SHIPPED, TOLD)
+        reported = (DEPLOY / "dnsmasq-forewarn.conf").read_text().replace(SHIPPED, SETTINGS)
         for number, (name, mac) in enumerate(MACS.items()):
             reported += f"dhcp-host={mac},set:{TAGS.get(name, 'asks')},10.0.0.1{number}\n"
         (self.room / "dnsmasq.conf").write_text(reported)

@@ -190,7 +190,7 @@ LIES = {
 
 @pytest.mark.usefixtures("_bridged")
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
-def test_a_lie_is_heard_on_a_bare_bridge_and_dropped_under_the_rules(
+def test_a_forged_frame_passes_a_bare_bridge_and_is_dropped_by_the_rules(
     bare: Lab, guarded: Lab, lie: Lie
 ) -> None:
     nft(guarded, "reset", "counters")

@@ -29,7 +29,7 @@ def serial(url: str, trusted: ssl.SSLContext) -> int:
         return int(str((secured.getpeercert() or {})["serialNumber"]), 16)
 
 
-def test_it_has_each_new_certificate_of_the_control_api(tmp_path: Path) -> None:
+def test_arm_shows_each_new_certificate_of_the_control_api(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     pair = authority.issue("127.0.0.1")
     tls = f'tls_certificate = "{pair.certificate}"\ntls_key = "{pair.key}"\n'

@@ -649,12 +649,12 @@ def test_after_a_thousand_connections_nothing_is_left(front: bool) -> None:
 
 CLIENT = """
 import socket, sys
-said, host, port = sys.argv[1:]
-said = said.encode().decode("unicode_escape").encode()
-lines = [socket.create_connection((host, int(port))) for _ in range(10)]
-for line in lines:
-    line.sendall(said)
-    line.recv(100)
+request, host, port = sys.argv[1:]
+request = request.encode().decode("unicode_escape").encode()
+connections = [socket.create_connection((host, int(port))) for _ in range(10)]
+for connection in connections:
+    connection.sendall(request)
+    connection.recv(100)
 print("connected", flush=True)
 sys.stdin.read()
 """

@@ -472,7 +472,7 @@ def test_document_numbers_are_not_reused_after_a_restore(tmp_path: Path) -> None
         assert service.document("web_0")["DocumentIncarnation"] > 3 + beyond
 
 
-def test_followers_of_the_feed_are_told_of_a_restore(tmp_path: Path) -> None:
+def test_followers_of_the_feed_learn_of_a_restore(tmp_path: Path) -> None:
     life = Life(tmp_path)
     with life.serving() as service:
         service.get("web_0")
@@ -764,7 +764,7 @@ class Process:
         return self.process.returncode, printed
 
 
-def test_serve_upgrades_only_when_told_to(
+def test_serve_upgrades_only_on_request(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = sample_state(tmp_path)

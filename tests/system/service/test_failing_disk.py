@@ -36,7 +36,9 @@ DOCUMENT = "/metadata/scheduledevents?api-version=2020-07-01"
 PORTS = ["--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"]
 NOTICE = 7200.0  # seconds
 OPENING_SYNCS = 3  # of a state that was closed properly
-WHEN_TOLD = f"{failing_disk.SYNC}:-1:1:5"  # every sync fails with EIO while there is a file .fail
+EVERY_SYNC_WHILE_FAIL_EXISTS = (
+    f"{failing_disk.SYNC}:-1:1:5"  # every sync fails with EIO while there is a file .fail
+)
 
 
 class Service:
@@ -45,7 +47,7 @@ class Service:
         self.disk.mkdir(exist_ok=True)
         self.state = self.disk / "state.db"
         argv = [*FOREWARN, "dev", "--clock", "virtual", "--state", str(self.state), *PORTS, *words]
-        env = failing_disk.environment(self.disk, WHEN_TOLD)
+        env = failing_disk.environment(self.disk, EVERY_SYNC_WHILE_FAIL_EXISTS)
         process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,

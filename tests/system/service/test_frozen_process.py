@@ -33,8 +33,8 @@ import socket, sys
 with socket.create_server(("127.0.0.1", 0)) as server:
     print(server.getsockname()[1], flush=True)
     connection, _ = server.accept()
-    while said := connection.recv(1024):
-        connection.sendall(said)
+    while data := connection.recv(1024):
+        connection.sendall(data)
 """
 FREEZER = "freezer.state"  # of a cgroup v1
 

@@ -215,7 +215,7 @@ def test_a_failing_collector_stops_nothing_and_is_logged_once(
     assert all(record.exc_info is None for record in reported)
 
 
-def test_nothing_is_imported_while_it_is_off() -> None:
+def test_opentelemetry_is_not_imported_while_it_is_off() -> None:
     """The names that Litestar looks up for itself left aside."""
     done = subprocess.run(
         [

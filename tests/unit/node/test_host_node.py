@@ -196,7 +196,7 @@ def test_the_time_in_which_it_is_disconnected_is_recorded_from_the_end_of_its_re
     run(play, tmp_path)
 
 
-def test_callers_wait_in_sockets_that_were_handed_over_until_control_has_told_everything(
+def test_callers_wait_in_sockets_that_were_handed_over_until_the_node_is_synchronized(
     tmp_path: Path,
 ) -> None:
     async def play(nodes: Nodes) -> None:

@@ -131,7 +131,7 @@ def test_the_maintenance_of_several_groups_is_one_message_in_local_time() -> Non
         ),
     ],
 )
-def test_subjects(of: FeedCommit, subject: str) -> None:
+def test_the_subject_of_a_mail_names_event_and_machines(of: FeedCommit, subject: str) -> None:
     assert text.subject(message(of), UTC) == subject
 
 

@@ -14,7 +14,7 @@ from helpers.pythons import find_python
 
 SOURCE = ROOT / "src/forewarn/__init__.py"
 OLD = ("3.9", "3.10")
-SAID = "forewarn needs Python 3.11 or newer, and this is Python {}"
+MESSAGE = "forewarn needs Python 3.11 or newer, and this is Python {}"
 
 
 def test_the_version_check_is_valid_syntax_for_the_oldest_python_in_use() -> None:
@@ -27,14 +27,14 @@ def test_the_command_ends_with_the_message_alone(
 ) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 9, 18, "final", 0))
     monkeypatch.setattr(sys, "argv", [program, "agent"])
-    with pytest.raises(SystemExit, match=SAID.format("3.9")):
+    with pytest.raises(SystemExit, match=MESSAGE.format("3.9")):
         exec(SOURCE.read_text(), {})
 
 
 def test_a_program_that_imports_it_gets_an_import_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 10, 12, "final", 0))
     monkeypatch.setattr(sys, "argv", ["/srv/application.py"])
-    with pytest.raises(ImportError, match=SAID.format("3.10")):
+    with pytest.raises(ImportError, match=MESSAGE.format("3.10")):
         exec(SOURCE.read_text(), {})
 
 
@@ -49,6 +49,6 @@ def test_an_older_python_is_refused_without_a_traceback(minor: str, tmp_path: Pa
         timeout=120,
     )
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.startswith(SAID.format(minor))
+    assert ended.stderr.startswith(MESSAGE.format(minor))
     assert len(ended.stderr.splitlines()) == 1
     assert "forewarn-agent" in ended.stderr

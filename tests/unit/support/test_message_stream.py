@@ -144,7 +144,7 @@ def test_who_sends_waits_until_the_other_end_reads() -> None:
     play(body)
 
 
-def test_both_ends_are_of_their_own_messages() -> None:
+def test_each_end_decodes_its_own_kind_of_messages() -> None:
     async def body() -> None:
         async with connection() as (stream, theirs):
             loop = asyncio.get_running_loop()

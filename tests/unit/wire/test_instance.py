@@ -202,7 +202,7 @@ FLEXIBLE = Facts(
         (MEMBER, "network/interface/0/macAddress", "000D3ABE51D2"),
     ],
 )
-def test_a_client_reads(facts: Facts, path: str, value: str) -> None:
+def test_values_are_found_by_their_path(facts: Facts, path: str, value: str) -> None:
     assert read(facts, path) == value
 
 
@@ -338,9 +338,7 @@ elements = st.one_of(
     st.lists(elements, max_size=6),
     st.sampled_from(["json", "text", ""]) | words,
 )
-def test_nothing_that_can_be_asked_raises(
-    facts: Facts, version: str, path: list[str], format: str
-) -> None:
+def test_no_request_raises(facts: Facts, version: str, path: list[str], format: str) -> None:
     assert isinstance(
         answer(facts, version, path, format), InstanceBody | NeedsText | NoSuchElement
     )

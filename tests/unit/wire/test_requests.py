@@ -240,7 +240,7 @@ def test_a_missing_or_unknown_version_is_refused(query: bytes) -> None:
 
 # In the order in which they answer; each spoils an otherwise good request in one way.
 WRONG = ["path", "verb", "forwarded", "metadata", "duplicate", "version"]
-SAID = {
+REFUSALS = {
     "path": errors.NOT_FOUND,
     "verb": errors.method_not_allowed("GET, POST"),
     "forwarded": errors.FORWARDED,
@@ -269,7 +269,7 @@ def spoiled(wrong: tuple[str, ...]) -> MetadataRequest | Problem:
     ids="+".join,
 )
 def test_of_several_mistakes_the_first_is_answered(wrong: tuple[str, ...]) -> None:
-    assert spoiled(wrong) == SAID[wrong[0]]
+    assert spoiled(wrong) == REFUSALS[wrong[0]]
 
 
 def test_if_none_match_is_read_from_a_get() -> None:

@@ -64,5 +64,5 @@ def test_a_role_instance_of_a_cloud_service_never_has_one() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "latest", "2017-03-01 ", "2020-07-02", "2021-02-01"])
-def test_nothing_else_is_a_version(name: str) -> None:
+def test_other_words_are_not_versions(name: str) -> None:
     assert name not in BY_NAME

@@ -201,7 +201,7 @@ def test_what_was_only_announced_is_undone_without_waiting_for_what_others_have_
     assert world.orders[-1] == ("E1.1", "undo", "a")
 
 
-def test_a_kind_of_hook_that_keeps_events_apart_is_undone_in_any_order() -> None:
+def test_a_kind_of_hook_that_separates_events_is_undone_in_any_order() -> None:
     node = Hook(name="node", kind="kubernetes", stages=("prepare", "undo"))
     world = AgentWorld(a_case(node), a_case(node, of=event("E2"), id="E2.1"))
     for _ in range(3):

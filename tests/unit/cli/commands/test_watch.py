@@ -68,7 +68,7 @@ def test_an_event_is_one_line_however_little_room_there_is(width: int) -> None:
     assert ("28512AF7" in text) == (width >= 130)
 
 
-def test_a_change_in_a_line() -> None:
+def test_a_change_is_printed_as_one_line() -> None:
     assert str(reported()) == (
         "2027-01-15 08:00:00Z  appeared   Reboot 28512AF7 of web_0, web_2 (this machine), not"
         " before 2027-01-15 08:15:00Z (in 14 min 59 s), for 9 s, Platform, Host \x1b[2J"
@@ -110,7 +110,7 @@ def test_a_change_as_json_is_one_line_with_these_keys() -> None:
         (-86_400, "in 1 d 14 min"),
     ],
 )
-def test_a_countdown(seconds: int, output: str) -> None:
+def test_an_event_has_a_countdown(seconds: int, output: str) -> None:
     assert starts(EVENT, NOW + timedelta(seconds=seconds)) == output
 
 
@@ -119,7 +119,7 @@ def test_started_events_and_unknown_values_are_shown_without_a_countdown() -> No
     assert starts(Event(id="C", type="Reboot", status="Scheduled"), NOW) == "unknown"
 
 
-def test_a_commands_environment() -> None:
+def test_a_command_gets_the_change_in_its_environment() -> None:
     assert environment(reported()) == {
         "FOREWARN_CHANGE": "appeared",
         "FOREWARN_MACHINE": "web_0",

@@ -135,7 +135,7 @@ class Fleet:
         self.now = msgspec.structs.replace(self.now, steady_since=at, restored=at)
 
     def cut_off(self, host: str) -> None:
-        """The node of a host is apart from now on."""
+        """The node of a host is disconnected from now on."""
         unreachable = {**self.now.unreachable, host: None}
         since = {**self.now.unreachable_since, host: self.now.at}
         self.now = msgspec.structs.replace(
@@ -191,7 +191,7 @@ def test_without_approvals_all_start_at_not_before() -> None:
     assert fleet.statuses(joint) == {Status.STARTED}
 
 
-def test_one_of_them_is_carried_out_and_all_end_with_it() -> None:
+def test_joint_events_end_when_the_lead_event_is_carried_out() -> None:
     fleet = Fleet()
     fleet.enable(*GROUPS)
     joint = fleet.maintain({"a": 0, "b": 1, "c": 0})
@@ -299,7 +299,7 @@ def test_after_a_restore_joint_events_wait_for_the_grace_although_all_have_appro
     assert fleet.statuses(joint) == {Status.STARTED}
 
 
-def test_one_alone_cannot_be_cancelled_retried_or_finished() -> None:
+def test_one_joint_event_alone_cannot_be_cancelled_retried_or_finished() -> None:
     fleet = Fleet()
     fleet.enable("a", "b")
     joint = fleet.maintain({"a": 0, "b": 0})
@@ -314,7 +314,7 @@ def test_one_alone_cannot_be_cancelled_retried_or_finished() -> None:
         assert "lead event" in refused.message
 
 
-def test_they_are_cancelled_together() -> None:
+def test_joint_events_are_cancelled_together() -> None:
     fleet = Fleet()
     joint = fleet.maintain({"a": 0, "b": 0})
     ids = {name: event.id for name, event in fleet.events(joint).items()}

@@ -170,7 +170,7 @@ def test_the_policy_of_the_group_comes_before_the_default(
     assert w.status(done(w, "m0")) is (Status.STARTED if waits else Status.FINISHED)
 
 
-def test_a_group_that_is_told_to_wait_no_longer_waits_no_longer() -> None:
+def test_a_group_that_is_released_from_waiting_waits_no_longer() -> None:
     w = polled()
     id = done(w, "m0")
     w.do(commands.SetPolicy(policy=Policy(over_when=OverWhen.CARRIED_OUT), by="ops"))

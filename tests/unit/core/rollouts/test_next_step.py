@@ -191,7 +191,7 @@ def test_at_most_so_many_groups_go_at_once() -> None:
     assert causes(world.look()) == ["g2/0"]
 
 
-def test_it_bakes_and_then_asks_the_gate() -> None:
+def test_a_rollout_bakes_and_then_asks_the_gate() -> None:
     world = RolloutWorld(a_rollout(2, bake=5 * MINUTE, gate=GATE))
     world.carry_out()
     world.finish("rollout/R/g0/0")
@@ -609,7 +609,7 @@ class RollingMachine(RuleBasedStateMachine):
         self.world.at(self.world.now.at + minutes * MINUTE)
 
     @rule()
-    def wait_as_told(self) -> None:
+    def wait_as_required(self) -> None:
         wake = self.world.look().wake
         if wake is not None:
             assert wake > self.world.now.at

@@ -133,7 +133,7 @@ def test_a_request_that_sends_more_bytes_stops_waiting() -> None:
 
 
 @pytest.mark.parametrize("woken", [True, False])
-def test_a_request_that_is_told_to_end_does_not_look_again(woken: bool) -> None:
+def test_a_cancelled_request_does_not_look_again(woken: bool) -> None:
     async def work() -> None:
         room = Room()
         caller = await room.enter()

@@ -117,7 +117,7 @@ async def reboot(node: Node, machine: str) -> str:
     return done.event.id
 
 
-def test_a_node_is_told_the_groups_of_its_host_and_of_these_its_own_machines(
+def test_a_node_receives_the_groups_of_its_host_and_of_these_its_own_machines(
     tmp_path: Path,
 ) -> None:
     control = Control(tmp_path)
@@ -304,7 +304,7 @@ def test_an_approval_is_held_and_asked_again_on_the_next_line(
     play(body)
 
 
-def test_a_node_that_is_started_without_control_shows_what_it_was_told(tmp_path: Path) -> None:
+def test_a_node_that_is_started_without_control_shows_its_journal(tmp_path: Path) -> None:
     control = Control(tmp_path)
 
     async def body() -> None:
@@ -359,7 +359,7 @@ def test_a_silent_node_is_waited_for_until_its_read_lease_has_run_out(
     play(body)
 
 
-def test_no_machine_is_disturbed_whose_node_was_lost_before_it_could_be_told(
+def test_no_machine_is_disturbed_whose_node_was_lost_before_it_was_informed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     control = Control(tmp_path)
@@ -554,7 +554,7 @@ def test_a_machine_that_moves_is_known_on_its_new_host_before_it_has_arrived(
     play(body)
 
 
-def test_a_node_whose_host_is_not_in_the_fleet_any_more_is_told_of_no_machine(
+def test_a_node_whose_host_has_left_the_fleet_receives_no_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     control = Control(tmp_path)

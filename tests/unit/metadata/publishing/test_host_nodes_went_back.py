@@ -165,7 +165,7 @@ def test_a_node_that_claims_too_much_is_refused_alone(tmp_path: Path) -> None:
     play(body)
 
 
-def test_a_node_remembers_across_its_own_restart_what_it_was_told(tmp_path: Path) -> None:
+def test_a_node_remembers_the_last_commit_across_its_own_restart(tmp_path: Path) -> None:
     control = Control(tmp_path)
     state, copied = tmp_path / "state.db", tmp_path / "copy.db"
 

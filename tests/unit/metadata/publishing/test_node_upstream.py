@@ -304,7 +304,7 @@ def test_a_node_that_cannot_write_its_journal_tries_less_and_less_often_and_leav
     assert "journal" in lines[0]["event"]
 
 
-def test_a_node_with_a_full_disk_shows_what_it_was_told_and_joins_when_there_is_room(
+def test_a_node_with_a_full_disk_shows_its_journal_and_joins_when_there_is_room(
     tmp_path: Path,
 ) -> None:
     control = Control(tmp_path)

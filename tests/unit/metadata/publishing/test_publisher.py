@@ -25,7 +25,7 @@ from helpers.host_nodes import until
 NOW = World(at=1_800_000_000_000_000)
 
 
-class Told(Member):
+class RecordingMember(Member):
     """A member that remembers what it was told, and confirms by itself, if at all, only that it
     shows nothing old any more."""
 
@@ -71,13 +71,13 @@ class Scene:
         self.publisher = Publisher(self.store, self.ledger)
         self.publisher.absent = lambda groups: not self.absent.isdisjoint(groups)
 
-    def enter(self, *groups: str, serving: bool = True, joined: bool = True) -> Told:
-        member = Told(*groups, serving=serving, joined=joined)
+    def enter(self, *groups: str, serving: bool = True, joined: bool = True) -> RecordingMember:
+        member = RecordingMember(*groups, serving=serving, joined=joined)
         member.on_hide = lambda numbers: self.publisher.hidden(member, numbers)
         self.publisher.enter(member)
         return member
 
-    def lose(self, member: Told) -> None:
+    def lose(self, member: RecordingMember) -> None:
         """Disconnect a member that may go on showing what it shows."""
         self.absent |= member.groups
         self.publisher.leave(member)

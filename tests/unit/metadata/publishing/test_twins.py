@@ -22,7 +22,7 @@ def test_processes_that_take_each_others_place_are_two_nodes() -> None:
     assert greet(Twins(), *"ABABABB") == [False, False, False, False, True, True, True]
 
 
-def test_one_of_two_nodes_is_served_when_nothing_was_heard_of_the_other_for_a_while() -> None:
+def test_one_of_two_nodes_is_served_when_the_other_was_silent_for_a_while() -> None:
     twins = Twins()
     greet(twins, *"ABABAB")
     assert twins.greeted("h1", "A", 5 + REMEMBERED / 2)

@@ -143,7 +143,7 @@ def _unseen(node: Node, id: str) -> str:
         (("h1",), ("forewarn:node:h1", "forewarn:driver:h1"), "is for a node as well"),
     ],
 )
-def test_a_process_is_told_why_its_certificate_is_refused(
+def test_a_process_learns_why_its_certificate_is_refused(
     tmp_path: Path, hosts: tuple[str, ...], names: tuple[str, ...], why: str
 ) -> None:
     async def body(control: HostsControl, node: Node) -> None:

@@ -78,7 +78,7 @@ def test_rules_that_cannot_be_meant_are_refused(
     assert (found, message in problem) == (place, True), problem
 
 
-def test_they_are_read_from_a_file_with_its_paths(tmp_path: Path) -> None:
+def test_issuers_are_read_from_a_file_with_its_paths(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").touch()
     file = tmp_path / "serve.toml"
     file.write_text(TABLE)

@@ -40,7 +40,7 @@ class Watches:
             self.clock.now(RULES)
 
 
-def test_it_shows_the_wall_clock() -> None:
+def test_the_clock_shows_the_wall_clock() -> None:
     watches = Watches()
     watches.live(90 * SECOND)
     now = watches.clock.now(RULES)
@@ -83,7 +83,7 @@ def test_a_process_that_stood_still_was_not_serving() -> None:
     assert "stalled" in notice.what
 
 
-def test_it_takes_up_where_an_earlier_run_ended() -> None:
+def test_the_clock_resumes_where_an_earlier_run_ended() -> None:
     watches = Watches()
     watches.clock.resume(served_until=START - HOUR, lost=MINUTE)
     now = watches.clock.now(RULES)
@@ -128,7 +128,7 @@ def test_a_first_run_has_lost_nothing() -> None:
     assert watches.clock.now(RULES).grace_ends is None
 
 
-def test_it_never_shows_an_instant_before_the_last_one_of_an_earlier_run() -> None:
+def test_the_clock_never_shows_an_instant_before_the_last_one_of_an_earlier_run() -> None:
     watches = Watches()
     watches.clock.resume(served_until=START + HOUR, lost=0)
     assert watches.clock.now(RULES).at == START + HOUR

@@ -43,7 +43,7 @@ def test_what_is_no_time_that_a_machine_can_stand_still_is_left_out(value: objec
 
 
 @pytest.mark.parametrize("away", [None, 3, "web_0", [("web_0", 1)], {"web_9": 1.0}, {7: 1.0}])
-def test_what_is_not_said_of_a_machine_of_the_event_is_left_out(away: object) -> None:
+def test_machines_of_the_event_without_a_detail_are_left_out(away: object) -> None:
     good, bad = measured(away, ["web_0"])
     assert good == {}
     assert len(bad) == 1

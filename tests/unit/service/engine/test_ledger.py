@@ -9,7 +9,7 @@ import pytest
 from forewarn.service.engine.ledger import Hung, Ledger
 
 
-def test_it_is_idle_when_everything_taken_is_released() -> None:
+def test_a_ledger_is_idle_when_everything_taken_is_released() -> None:
     async def body() -> None:
         ledger = Ledger()
         await ledger.idle()

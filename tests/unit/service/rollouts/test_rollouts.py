@@ -685,7 +685,7 @@ def test_a_plan_is_what_happens(service: Service) -> None:
     assert happened == planned
 
 
-def test_while_it_runs_the_end_is_expected_when_the_plan_said(service: Service) -> None:
+def test_while_it_runs_the_end_is_expected_as_planned(service: Service) -> None:
     fields: dict[str, Any] = {"groups": ("web", "db"), "bake": 5 * MINUTE}
     _, forecast = planned(service, **fields)
     id = start(service, **fields)
@@ -835,7 +835,7 @@ def test_the_maintenance_of_a_host_is_split_by_update_domain_as_planned(crowded:
     }
 
 
-def test_hosts_with_conflicts_are_skipped_if_told(crowded: Service) -> None:
+def test_hosts_with_conflicts_are_skipped_on_request(crowded: Service) -> None:
     id = start(crowded, selection=ALL_HOSTS, conflicts=Conflicts.SKIP, at_once=3)
     assert {event.host for event in active(crowded)} == {"h2", "h3"}
     crowded.clock.advance("1h")
@@ -1039,7 +1039,7 @@ def test_a_step_that_could_not_be_announced_in_time_is_not_announced(service: Se
     assert [event.resources for event in past(service)] == [("web_0",)]
 
 
-def test_a_step_that_would_not_end_in_its_window_does_not_start_in_it(service: Service) -> None:
+def test_a_step_that_would_not_end_in_its_window_does_not_start(service: Service) -> None:
     fields: dict[str, Any] = {
         "windows": (parse_window("08:00-09:00"),),
         "lasts": 10 * MINUTE,
