@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-
-import msgspec
+from typing import Any, TypeVar
 
 from forewarn.control.schema import core as s
+from forewarn.control.views.shape import moment, seconds, view
 from forewarn.core import Event, Group, Machine, Time
 from forewarn.core.deciding.holds import Hold
-from forewarn.core.fleet import DOMAINS, NO_CAPACITY, NO_SIZE, REVOKED, Capacity, Host, Size
+from forewarn.core.fleet import DOMAINS, NO_CAPACITY, NO_SIZE, REVOKED, Host
 from forewarn.core.labels import labels_of
-from forewarn.core.time import SECOND
 from forewarn.service.indexes.coverage import CoverageCounts, coverage_of
 from forewarn.service.indexes.host_drivers import HostDriver
 from forewarn.service.indexes.polls import MachinePolls, Shown
@@ -24,6 +23,8 @@ from forewarn.service.platform.hosts import HostNode, HostReport, Hosts, NodeSta
 from forewarn.service.telemetry.attention import Problem
 from forewarn.store.port import Contents, ControlNode
 from forewarn.support.instants import to_datetime
+
+E = TypeVar("E", bound=s.Event)
 
 
 def machines(
@@ -62,36 +63,24 @@ def machine(
     """Convert a machine. `events` are the ids of its events, if they are already known."""
     if events is None:
         events = [event.id for event in group.events if machine.name in event.resources]
-    return s.Machine(
-        name=machine.name,
+    return view(
+        s.Machine,
+        machine,
         group=group.name,
         kind=group.kind.value,
-        update_domain=machine.update_domain,
-        fault_domain=machine.fault_domain,
-        addresses=list(machine.addresses),
-        host=machine.host,
-        inventory_host=machine.inventory_host,
         disputed=bool(machine.disputed) and not machine.disputed_by_poll,
         polls_on=machine.disputed if machine.disputed_by_poll else "",
         drift=drift.kind.value if drift else None,
         seen_on=list(drift.hosts) if drift else [],
-        spot=machine.spot,
-        computer_name=machine.computer_name,
-        vm_id=machine.vm_id,
-        tags=machine.tags,
-        gone=machine.gone,
         labels=dict(labels_of(group, machine)),
-        size=_size(machine.size),
+        size=None if machine.size == NO_SIZE else view(s.Size, machine.size),
         metadata_url=url(machine),
         polls=polls.count if polls else 0,
-        last_poll=to_datetime(polls.last) if polls else None,
+        last_poll=moment(polls.last) if polls else None,
         api_version=polls.version if polls else "",
         coverage=coverage_of(polls, now).value,
-        not_back=None
-        if machine.not_back is None
-        else s.NotBack(event=machine.not_back.event, since=to_datetime(machine.not_back.since)),
         ignored_events=polls.ignored if polls else 0,
-        last_answer=to_datetime(polls.answered) if polls and polls.answered is not None else None,
+        last_answer=moment(polls.answered) if polls else None,
         events=events,
     )
 
@@ -128,135 +117,74 @@ def unknown_caller(caller: UnknownCaller, having: Sequence[Machine]) -> s.Unknow
 
 
 def control_node(node: ControlNode) -> s.ControlNode:
-    return s.ControlNode(
-        name=node.name,
-        address=node.address,
-        version=node.version,
-        role="leads" if node.leads else "away" if node.away else "follows",
-        lease=node.lease,
-        commit=node.commit,
-        lag=node.lag,
-        started=to_datetime(node.started),
-        seen=to_datetime(node.seen),
-    )
+    role = "leads" if node.leads else "away" if node.away else "follows"
+    return view(s.ControlNode, node, role=role)
 
 
 def status_problem(problem: Problem) -> s.StatusProblem:
-    return s.StatusProblem(
-        kind=problem.kind.value,
-        subject=problem.subject,
-        message=problem.message,
-        since=None if problem.since is None else to_datetime(problem.since),
-        expires=None if problem.expires is None else to_datetime(problem.expires),
-        advice=problem.advice,
-    )
+    return view(s.StatusProblem, problem)
 
 
 def coverage(counts: CoverageCounts) -> s.Coverage:
-    return s.Coverage(**msgspec.structs.asdict(counts))
+    return view(s.Coverage, counts)
 
 
 def group(group: Group, counts: CoverageCounts) -> s.Group:
-    return s.Group(
-        name=group.name,
-        kind=group.kind.value,
-        enabled=group.enabled,
-        incarnation=group.incarnation,
+    policy = group.policy
+    return view(
+        s.Group,
+        group,
+        policy,
+        group.place,
         machines=[machine.name for machine in group.machines],
         spot=sum(machine.spot and machine.alive for machine in group.machines),
-        labels=group.labels,
-        location=group.place.location,
-        zone=group.place.zone,
-        resource_group=group.place.resource_group,
-        subscription=group.place.subscription,
-        scale_set=group.place.scale_set,
-        flexible=group.place.flexible,
         events=[event.id for event in group.events],
-        user_event_limit=group.policy.user_event_limit,
-        auto_approve=[type.value for type in group.policy.auto_approve],
-        all_instances_down=group.policy.all_instances_down,
-        event_grid=group.policy.event_grid,
-        terminate_notice=group.policy.terminate_notice / SECOND
-        if group.policy.terminate_notice is not None
-        else None,
-        image_notice=group.policy.image_notice / SECOND
-        if group.policy.image_notice is not None
-        else None,
+        terminate_notice=seconds(policy.terminate_notice),
+        image_notice=seconds(policy.image_notice),
         coverage=coverage(counts),
-        windows=[window.text for window in group.policy.windows],
-        blackouts=[blackout.text for blackout in group.policy.blackouts],
-        may_postpone=None if group.policy.may_postpone is None else str(group.policy.may_postpone),
-        over_when=None if group.policy.over_when is None else group.policy.over_when.value,
-        back_within=None if (back := group.policy.back_within) is None else back / SECOND,
+        windows=[window.text for window in policy.windows],
+        blackouts=[blackout.text for blackout in policy.blackouts],
+        may_postpone=None if policy.may_postpone is None else str(policy.may_postpone),
+        back_within=seconds(policy.back_within),
     )
 
 
 def event(event: Event) -> s.Event:
-    return s.Event(
-        id=event.id,
-        group=event.group,
-        type=event.type.value,
-        status=event.status.value,
-        source=event.source.value,
-        machines=list(event.resources),
-        update_domain=event.domain % DOMAINS,
-        not_before=to_datetime(event.not_before),
-        description=event.description,
-        ticket=event.ticket,
-        duration=event.duration,
-        raised_at=to_datetime(event.raised_at),
-        raised_by=event.by,
-        listed=event.listed,
-        unannounced=event.unannounced,
-        host=event.host,
-        cause=event.cause,
-        joint=event.joint.id if event.joint else "",
-        ready=[readiness.machine for readiness in event.ready],
-        ignore_windows=event.ignore_windows,
-        postponed=[
-            s.Postponement(
-                by=item.by,
-                group=item.group,
-                at=to_datetime(item.at),
-                before=to_datetime(item.before),
-                after=to_datetime(item.after),
-            )
-            for item in event.postponed
-        ],
-        waits_for=list(event.waiting.machines)
-        if event.waiting is not None and not event.status.over
-        else [],
-        not_back=list(event.not_back),
-        away=event.away,
-        held=event.attempt.note if event.attempt is not None and event.attempt.stuck else "",
-        targets=event.attempt.targets
-        if event.attempt is not None and not event.status.over
-        else {},
-        approved=s.Approval(by=event.approved.by, at=to_datetime(event.approved.at))
-        if event.approved
-        else None,
-        started_at=to_datetime(event.started_at) if event.started_at is not None else None,
-        expected_end=to_datetime(end) if (end := event.expected_end) is not None else None,
-        ended_at=to_datetime(event.ended_at) if event.ended_at is not None else None,
-        ending=event.ending,
-    )
+    return _event(s.Event, event)
 
 
 def event_details(
     details: Event, shown: Shown, progress: str, polls: Callable[[str], MachinePolls | None]
 ) -> s.EventDetails:
-    fields = msgspec.structs.asdict(event(details))
     not_warned, started = None, details.started_at
     if started is not None and shown.complete:
         not_warned = [n for n in details.resources if shown.since.get(n, started + 1) > started]
     done = details.waiting.since if details.waiting is not None else details.ended_at
     back = [] if done is None or started is None else _polled_since(details.resources, done, polls)
-    return s.EventDetails(
-        **fields,
+    return _event(
+        s.EventDetails,
+        details,
         seen_by=_moments(shown.since),
         not_warned=not_warned,
         back=back,
         progress=progress,
+    )
+
+
+def _event(shape: type[E], event: Event, **others: Any) -> E:
+    attempt, over = event.attempt, event.status.over
+    return view(
+        shape,
+        event,
+        machines=list(event.resources),
+        update_domain=event.domain % DOMAINS,
+        raised_by=event.by,
+        joint=event.joint.id if event.joint else "",
+        ready=[readiness.machine for readiness in event.ready],
+        waits_for=[] if event.waiting is None or over else list(event.waiting.machines),
+        held=attempt.note if attempt is not None and attempt.stuck else "",
+        targets={} if attempt is None or over else attempt.targets,
+        **others,
     )
 
 
@@ -272,8 +200,7 @@ def _moments(times: Mapping[str, Time]) -> dict[str, datetime]:
 
 
 def outcome(outcome: p.Outcome) -> s.Outcome:
-    fields = msgspec.structs.asdict(event(outcome.event))
-    return s.Outcome(**fields, notes=list(outcome.notes))
+    return _event(s.Outcome, outcome.event, notes=list(outcome.notes))
 
 
 def outcomes(outcomes: p.Outcomes) -> s.Outcomes:
@@ -303,46 +230,32 @@ def hosts(hosts: Iterable[Host], groups: Iterable[Group], known: Hosts) -> list[
 
 
 def host_node(node: HostNode) -> s.HostNode:
-    return s.HostNode(
-        state=node.state.value,
-        since=None if node.since is None else to_datetime(node.since),
+    return view(
+        s.HostNode,
+        node,
         version=node.version or None,
-        lag=None if node.lag is None else node.lag / SECOND,
-        heard=None if node.heard is None else to_datetime(node.heard),
+        lag=seconds(node.lag),
         ended=node.ended or None,
     )
 
 
 def host_driver(driver: HostDriver) -> s.HostDriver:
-    return s.HostDriver(
+    return view(
+        s.HostDriver,
+        driver,
         state=(NodeState.JOINED if driver.joined else NodeState.DISCONNECTED).value,
-        since=to_datetime(driver.since),
         name=driver.name or None,
         version=driver.version or None,
     )
 
 
-def _size(size: Size) -> s.Size | None:
-    return None if size == NO_SIZE else s.Size(memory=size.memory, cpus=size.cpus)
-
-
-def _capacity(capacity: Capacity) -> s.Capacity | None:
-    if capacity == NO_CAPACITY:
-        return None
-    return s.Capacity(**msgspec.structs.asdict(capacity))
-
-
 def host(host: Host, machines: list[Machine], events: list[Event], known: Hosts) -> s.Host:
     node, driver = known.node_of(host), known.driver_of(host)
-    return s.Host(
-        name=host.name,
-        labels=host.labels,
-        capacity=_capacity(host.capacity),
-        health=host.health.value,
-        since=to_datetime(host.since) if host.since is not None else None,
-        note=host.note,
+    return view(
+        s.Host,
+        host,
+        capacity=None if host.capacity == NO_CAPACITY else view(s.Capacity, host.capacity),
         cordoned=bool(host.cordoned),
-        cordon_note=host.cordon_note,
         node=None if node is None else host_node(node),
         driver=None if driver is None else host_driver(driver),
         enrollment=_enrollment(host),
@@ -358,62 +271,32 @@ def _enrollment(host: Host) -> str:
 
 
 def host_explanation(report: HostReport) -> s.HostExplanation:
-    return s.HostExplanation(
-        name=report.host.name,
-        health=report.host.health.value,
-        message=report.message,
-        machines=list(report.machines),
+    return view(
+        s.HostExplanation,
+        report,
+        report.host,
         plans=[
-            s.HostPlan(
-                events=[event(item) for item in plan.events],
-                message=plan.message,
-                holds=[hold(item) for item in plan.holds],
-            )
+            view(s.HostPlan, plan, events=[event(item) for item in plan.events])
             for plan in report.plans
         ],
         others=[event(item) for item in report.others],
-        if_drained=report.if_drained,
     )
 
 
 def explanation(explanation: EventExplanation, operations: list[str]) -> s.Explanation:
-    return s.Explanation(
+    return view(
+        s.Explanation,
+        explanation,
         event=event(explanation.event),
-        message=explanation.message,
-        holds=[hold(item) for item in explanation.holds],
         seen_by=_moments(explanation.seen_by),
-        advice=[
-            s.Advice(kind=item.kind.value, event=item.event, moved=list(item.moved))
-            for item in explanation.advice
-        ],
-        not_listening={
-            name: None if at is None else to_datetime(at)
-            for name, at in explanation.not_listening.items()
-        },
-        unheard=explanation.unheard,
+        not_listening={name: moment(at) for name, at in explanation.not_listening.items()},
         operations=operations,
     )
 
 
 def hold(hold: Hold) -> s.Hold:
-    return s.Hold(
-        kind=hold.kind.value,
-        message=hold.message,
-        since=to_datetime(hold.since),
-        until=to_datetime(hold.until) if hold.until is not None else None,
-        waits_for=list(hold.waits_for),
-        unblocked_by=hold.unblocked_by,
-    )
+    return view(s.Hold, hold)
 
 
 def backup_contents(contents: Contents) -> s.BackupContents:
-    return s.BackupContents(
-        schema=contents.schema,
-        commit=contents.commit,
-        until=None if contents.at is None else to_datetime(contents.at),
-        copied_at=None if contents.copied_at is None else to_datetime(contents.copied_at),
-        groups=contents.groups,
-        machines=contents.machines,
-        active_events=contents.active_events,
-        tokens=contents.tokens,
-    )
+    return view(s.BackupContents, contents, until=moment(contents.at))

@@ -10,6 +10,7 @@ import msgspec
 
 from forewarn.control.schema import feed as f
 from forewarn.control.views import core
+from forewarn.control.views.shape import view
 from forewarn.core import Event
 from forewarn.core.changes import (
     Disabled,
@@ -105,67 +106,27 @@ def _add_registry(view: f.FeedCommit, puts: Iterable[Put]) -> None:
 
 
 def _change(record: Record) -> f.FeedChange:
-    return f.FeedChange(
-        what=record.what.value,
-        by=record.by,
-        group=record.group,
-        event=record.event,
-        type=record.type,
-        machines=list(record.machines),
-        host=record.host,
-        cause=record.cause,
-        note=record.note,
-    )
+    return view(f.FeedChange, record)
 
 
 def _machine(group: str, machine: Machine) -> f.FeedMachine:
-    return f.FeedMachine(
-        name=machine.name,
-        group=group,
-        update_domain=machine.update_domain,
-        fault_domain=machine.fault_domain,
-        addresses=list(machine.addresses),
-        host=machine.host,
-        spot=machine.spot,
-        labels=machine.labels,
-        gone=machine.gone,
-    )
+    return view(f.FeedMachine, machine, group=group)
 
 
 def _host(host: Host) -> f.FeedHost:
-    return f.FeedHost(
-        name=host.name,
-        health=host.health.value,
-        labels=host.labels,
-        since=None if host.since is None else to_datetime(host.since),
-        note=host.note,
-    )
+    return view(f.FeedHost, host)
 
 
 def _rollout(rollout: Rollout) -> f.FeedRollout:
-    return f.FeedRollout(
-        id=rollout.id,
-        type=rollout.type.value,
-        paused=rollout.paused is not None,
-        aborted=rollout.aborted is not None,
-        ended_at=None if rollout.ended_at is None else to_datetime(rollout.ended_at),
-    )
+    paused, aborted = rollout.paused is not None, rollout.aborted is not None
+    return view(f.FeedRollout, rollout, paused=paused, aborted=aborted)
 
 
 def history_record(record: Record, *, limited: bool = False) -> f.HistoryRecord:
     """Convert a record; for a `limited` caller, without what the driver has told the platform."""
-    return f.HistoryRecord(
-        seq=record.seq,
-        at=to_datetime(record.at),
-        what=record.what.value,
-        by=record.by,
-        group=record.group,
-        event=record.event,
-        type=record.type,
-        machines=list(record.machines),
-        host=record.host,
-        cause=record.cause,
-        note=record.note,
+    return view(
+        f.HistoryRecord,
+        record,
         output="" if limited else record.output,
         answer={} if limited else _answer(record.answer),
         shown=_shown(record),

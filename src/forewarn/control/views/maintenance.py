@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from forewarn.control.schema import core as s
 from forewarn.control.schema import maintenance as m
+from forewarn.control.views.shape import moment, view
 from forewarn.core import Group, World
 from forewarn.core.deciding.configurations import configurations_for
 from forewarn.core.windows.model import MaintenanceConfiguration, Span
 from forewarn.core.windows.openings import is_open, next_open
-from forewarn.support.instants import to_datetime
 
 SHOWN_TIMES = 5  # of a group
 
@@ -30,19 +30,16 @@ def group_windows(group: Group, now: World) -> s.GroupWindows:
         open=is_open(configurations, now.at),
         configurations=[configuration.name for configuration in configurations],
         times=[
-            s.OpenTime(
-                opens=to_datetime(span.opens) if span.opens else None,
-                closes=None if span.closes is None else to_datetime(span.closes),
-            )
+            s.OpenTime(opens=moment(span.opens or None), closes=moment(span.closes))
             for span in times
         ],
     )
 
 
 def configuration(configuration: MaintenanceConfiguration) -> m.Maintenance:
-    return m.Maintenance(
-        name=configuration.name,
-        select=configuration.select,
+    return view(
+        m.Maintenance,
+        configuration,
         windows=[window.text for window in configuration.windows],
         blackouts=[blackout.text for blackout in configuration.blackouts],
     )

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from forewarn.control.schema import rollouts as r
 from forewarn.control.views import core
+from forewarn.control.views.shape import moment, seconds, view
 from forewarn.core.fleet import DOMAINS, domain_name
 from forewarn.core.rollouts.forecast import Forecast, Planned
 from forewarn.core.rollouts.model import Lane, Step, Switch
 from forewarn.core.rollouts.progress import StepProgress
 from forewarn.core.rollouts.summary import WaitGroup, by_reason, steps_by_state
-from forewarn.core.time import SECOND, Time
+from forewarn.core.time import Time
 from forewarn.service.rollouts.request import Draft
 from forewarn.service.rollouts.rollouts import (
     ExplainedWait,
@@ -22,28 +23,30 @@ from forewarn.service.rollouts.rollouts import (
     RolloutReport,
     RolloutSummary,
 )
-from forewarn.support.instants import to_datetime
+
+R = TypeVar("R", bound=r.Rollout)
+W = TypeVar("W", bound=r.Wait)
 
 SHOWN_EVENTS = 100  # of a rollout, in its report
 
 
 def rollout(summary: RolloutSummary) -> r.Rollout:
-    return r.Rollout(**_fields(summary))
+    return _rollout(r.Rollout, summary)
 
 
 def report(report: RolloutReport, expected_end: Time | None = None) -> r.RolloutReport:
-    return r.RolloutReport(
-        **_fields(report.summary),
+    active = (event.id for lane in report.next.lanes for event in lane.active)
+    return _rollout(
+        r.RolloutReport,
+        report.summary,
         wave=report.next.wave + 1,
         steps_by_state={
             state.value: count for state, count in steps_by_state(report.next.lanes).items()
         },
         steps_failed=sum(len(lane.failures) for lane in report.next.lanes),
-        active=list(
-            islice((e.id for lane in report.next.lanes for e in lane.active), SHOWN_EVENTS)
-        ),
-        waits=[r.Wait(**_wait(group)) for group in by_reason(report.next.waits)],
-        expected_end=_time(expected_end),
+        active=list(islice(active, SHOWN_EVENTS)),
+        waits=[_wait(r.Wait, group) for group in by_reason(report.next.waits)],
+        expected_end=moment(expected_end),
     )
 
 
@@ -91,7 +94,7 @@ def plan(
         steps_skipped=len(rollout.skipped),
         first=view(planned[0]) if planned else None,
         last=None if last is None else view(last),
-        done_at=_time(forecast.done_at),
+        done_at=moment(forecast.done_at),
         message=forecast.message,
         unreachable=list(draft.unreachable),
         nowhere=[
@@ -114,18 +117,14 @@ def plan(
 
 
 def _planned(planned: Planned, number: int, wave: int, targets: Mapping[str, str]) -> r.Planned:
-    return r.Planned(
+    return view(
+        r.Planned,
+        planned,
+        planned.step,
         number=number,
-        lane=planned.lane,
         wave=wave + 1,
-        machines=list(planned.step.machines),
         update_domain=_domain(planned.step),
-        host=planned.step.host,
-        action=planned.step.action.value,
         targets=dict(targets),
-        announced_at=to_datetime(planned.announced_at),
-        not_before=to_datetime(planned.not_before),
-        ends_at=to_datetime(planned.ends_at),
     )
 
 
@@ -133,40 +132,27 @@ def _domain(step: Step) -> int | None:
     return step.domain % DOMAINS if step.split or not step.host else None
 
 
-def _fields(summary: RolloutSummary) -> dict[str, Any]:
+def _rollout(shape: type[R], summary: RolloutSummary, **others: Any) -> R:
     rollout = summary.rollout
-    return {
-        "id": rollout.id,
-        "type": rollout.kind,
-        "state": summary.state,
-        "work_by": rollout.work_by.value,
-        "selection": rollout.selection,
-        "by": rollout.by,
-        "created_at": to_datetime(rollout.created_at),
-        "steps_done": summary.steps_over,
-        "steps_total": len(rollout.steps),
-        "machines": rollout.size.machines,
-        "groups": rollout.size.groups,
-        "hosts": rollout.size.hosts,
-        "waves": rollout.waves,
-        "at_once": rollout.at_once,
-        "notice": rollout.event_notice / SECOND,
-        "description": rollout.description,
-        "ticket": rollout.ticket,
-        "windows": [window.text for window in rollout.windows],
-        "gate": rollout.gate.description if rollout.gate else "",
-        "gate_timeout": rollout.gate.timeout / SECOND if rollout.gate else None,
-        "bake": rollout.bake / SECOND,
-        "lasts": None if rollout.lasts is None else rollout.lasts / SECOND,
-        "ignore_windows": rollout.ignore_windows,
-        "must_end_in_window": rollout.must_end_in_window,
-        "deadline": _time(rollout.deadline),
-        "max_failures": rollout.max_failures,
-        "paused": _switch(rollout.paused),
-        "resumed": _switch(rollout.resumed),
-        "aborted": _switch(rollout.aborted),
-        "ended_at": _time(rollout.ended_at),
-    }
+    return view(
+        shape,
+        rollout,
+        summary,
+        rollout.size,
+        type=rollout.kind,
+        steps_done=summary.steps_over,
+        steps_total=len(rollout.steps),
+        notice=seconds(rollout.event_notice),
+        windows=[window.text for window in rollout.windows],
+        gate=rollout.gate.description if rollout.gate else "",
+        gate_timeout=seconds(rollout.gate.timeout) if rollout.gate else None,
+        bake=seconds(rollout.bake),
+        lasts=seconds(rollout.lasts),
+        paused=_switch(rollout.paused),
+        resumed=_switch(rollout.resumed),
+        aborted=_switch(rollout.aborted),
+        **others,
+    )
 
 
 def _explained_wait(explained: ExplainedWait) -> r.WaitExplained:
@@ -179,52 +165,32 @@ def _explained_wait(explained: ExplainedWait) -> r.WaitExplained:
         )
         for event, holds, message in explained.events
     ]
-    return r.WaitExplained(**_wait(explained.group), details=details)
+    return _wait(r.WaitExplained, explained.group, details=details)
 
 
 def _step(number: int, lane: Lane, progress: StepProgress) -> r.Step:
     step, events = progress.step, progress.events
     started = [event.started_at for event in events if event.started_at is not None]
-    return r.Step(
+    return view(
+        r.Step,
+        progress,
+        step,
         number=number,
         lane=lane.name,
         wave=lane.wave + 1,
         failed=progress.failed_at is not None,
-        state=progress.state.value,
-        machines=list(step.machines),
         update_domain=_domain(step),
-        host=step.host,
-        action=step.action.value,
         events=[event.id for event in events],
-        not_before=_time(events[0].not_before) if events else None,
-        started_at=_time(min(started, default=None)),
-        ended_at=_time(progress.ended_at) if events and progress.state.over else None,
+        not_before=moment(events[0].not_before) if events else None,
+        started_at=moment(min(started, default=None)),
+        ended_at=moment(progress.ended_at) if events and progress.state.over else None,
     )
 
 
-def _wait(group: WaitGroup) -> dict[str, Any]:
-    examples = group.examples
-    wait = examples[0]
-    return {
-        "kind": wait.kind.value,
-        "reason": wait.reason,
-        "count": group.count,
-        "lanes": [example.lane for example in examples if example.lane],
-        "message": wait.message,
-        "since": to_datetime(wait.since),
-        "until": _time(wait.until),
-        "unblocked_by": wait.unblocked_by,
-        "events": list(wait.events),
-    }
+def _wait(shape: type[W], group: WaitGroup, **others: Any) -> W:
+    lanes = [example.lane for example in group.examples if example.lane]
+    return view(shape, group.examples[0], lanes=lanes, count=group.count, **others)
 
 
 def _switch(switch: Switch | None) -> r.Switch | None:
-    return (
-        None
-        if switch is None
-        else r.Switch(by=switch.by, at=to_datetime(switch.at), reason=switch.why)
-    )
-
-
-def _time(at: Time | None) -> Any:
-    return None if at is None else to_datetime(at)
+    return None if switch is None else view(r.Switch, switch, reason=switch.why)
