@@ -87,13 +87,16 @@ class Server(ThreadingHTTPServer):
         self.minor = minor
         self.objects: dict[tuple[str, str, str], Object] = {}
         self._tokens = {ADMIN: ("admin", "")}  # name and UID of the account
-        self._version = 0
+        self._version = self._compacted = 0
         self._lock = threading.RLock()
         self.url = f"https://127.0.0.1:{self.socket.getsockname()[1]}"
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Whoever hangs up is no news."""
+
+    def compact(self) -> None:
+        self._compacted = self._version
 
     def end(self) -> None:
         self.shutdown()
@@ -231,11 +234,15 @@ class Server(ThreadingHTTPServer):
             if not node or object["spec"].get("nodeName") == node
             if selects(query.get("labelSelector", ""), object["metadata"].get("labels") or {})
         ]
-        first = int(query.get("continue") or 0)
+        version, _, index = query.get("continue", f"{self._version}.0").partition(".")
+        if int(version) < self._compacted:
+            message = "The provided continue parameter is too old to display a consistent list"
+            raise Refusal(410, "Expired", message, metadata={"continue": f"{self._version}.0"})
+        first = int(index)
         limit = int(query.get("limit") or len(found) or 1)
         metadata: Object = {"resourceVersion": str(self._version)}
         if first + limit < len(found):
-            metadata["continue"] = str(first + limit)
+            metadata["continue"] = f"{version}.{first + limit}"
         items = [
             {key: value for key, value in object.items() if key not in ("kind", "apiVersion")}
             for object in found[first : first + limit]

@@ -7,7 +7,7 @@ import http.client
 import json
 import ssl
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,10 +33,13 @@ MERGE = "application/merge-patch+json"
 
 
 class Cluster:
-    def __init__(self, url: str, ca: Path, admin: str, directory: Path) -> None:
+    def __init__(
+        self, url: str, ca: Path, admin: str, directory: Path, compact: Callable[[], None]
+    ) -> None:
         self.url, self.ca, self.token_file = url, ca, directory / "token"
         self.direct = url  # behind a proxy that `url` is of
         self.admin, self._server = admin, urlsplit(url)
+        self.compact = compact  # forget all that the cluster has been before
         self.context = ssl.create_default_context(cafile=str(ca))
         self._idle: list[http.client.HTTPSConnection] = []
         for part in yaml.safe_load_all((DEPLOY / "rbac.yaml").read_text()):
@@ -144,6 +147,11 @@ class Cluster:
         """By type: those that are not kubelet's."""
         every = self.node(name)["status"].get("conditions") or ()
         return {one["type"]: one["status"] for one in every if one["type"] != "Ready"}
+
+    def reasons(self, name: str) -> dict[str, str]:
+        """The same, why they are so."""
+        every = self.node(name)["status"].get("conditions") or ()
+        return {one["type"]: one.get("reason", "") for one in every if one["type"] != "Ready"}
 
     def marks(self, name: str) -> dict[str, Object]:
         """What the hook has noted, by event."""

@@ -8,6 +8,7 @@ of its own, RBAC, and nothing else: no controllers, no kubelet.
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import ssl
 import subprocess
@@ -48,6 +49,7 @@ class Proxy(ThreadingHTTPServer):
         self.socket = context.wrap_socket(self.socket, server_side=True)
         self.cluster, self.fake = cluster, fake
         self.used: set[tuple[str, str, str]] = set()  # verb, resource and group
+        self.statuses: set[int] = set()
         self.arrived: Callable[[], None] = lambda: None
         self.before: Look = lambda *_: None  # may answer instead
         self.after: Callable[[], None] = lambda: None  # the server has answered, nobody knows yet
@@ -89,6 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not status:
             status, headers, content = self._ask(body)
             proxy.after()
+        proxy.statuses.add(status)
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -127,12 +130,12 @@ def serving(directory: Path) -> Iterator[Proxy]:
     with ExitStack() as stack:
         fake = None
         if REAL:
-            url = stack.enter_context(_real(directory, tls, authority.path))
+            url, compact = stack.enter_context(_real(directory, tls, authority.path))
         else:
             fake = fake_kubernetes.Server(tls)
             stack.callback(fake.end)
-            url = fake.url
-        cluster = Cluster(url, authority.path, ADMIN, directory)
+            url, compact = fake.url, fake.compact
+        cluster = Cluster(url, authority.path, ADMIN, directory, compact)
         stack.callback(cluster.close)
         proxy = Proxy(tls, url, cluster, fake)
         stack.callback(proxy.end)
@@ -141,8 +144,8 @@ def serving(directory: Path) -> Iterator[Proxy]:
 
 
 @contextmanager
-def _real(directory: Path, tls: Tls, ca: Path) -> Iterator[str]:
-    """etcd and kube-apiserver; their logs are in the directory."""
+def _real(directory: Path, tls: Tls, ca: Path) -> Iterator[tuple[str, Callable[[], None]]]:
+    """etcd and kube-apiserver, whose logs are in the directory, and what compacts etcd."""
     etcd, peers, port = free_port(), free_port(), free_port()
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     accounts = directory / "accounts.key"
@@ -205,5 +208,21 @@ def _real(directory: Path, tls: Tls, ca: Path) -> Iterator[str]:
             finally:
                 line.close()
 
+        def compact() -> None:
+            revision = json.loads(_etcd(etcd, "range", {"key": "Lw=="}))["header"]["revision"]
+            _etcd(etcd, "compaction", {"revision": revision})
+
         until(ready, f"an API server; its log is in {directory}")
-        yield f"https://127.0.0.1:{port}"
+        yield f"https://127.0.0.1:{port}", compact
+
+
+def _etcd(port: int, verb: str, body: dict[str, str]) -> bytes:
+    line = http.client.HTTPConnection("127.0.0.1", port)
+    try:
+        line.request("POST", f"/v3/kv/{verb}", json.dumps(body))
+        answer = line.getresponse()
+        content = answer.read()
+    finally:
+        line.close()
+    assert answer.status == 200, content
+    return content

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from forewarn.agent.hooks.contract import Failure, wait
-from forewarn.agent.hooks.kubernetes_api import EVICT, LIST_PODS, Api, Refused, TimeUp
+from forewarn.agent.hooks.kubernetes_api import Api, Refused, TimeUp
 from forewarn.agent.hooks.options import Kubernetes
 from forewarn.support import guard
 
@@ -23,27 +23,18 @@ _FINISHED = ("Succeeded", "Failed")
 _NOT_NOW = (429, 500, 503)  # of one pod: a budget, or more than one
 
 
-class _Owner(msgspec.Struct, frozen=True):
-    kind: str
-    controller: bool = False
-
-
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     namespace: str
     uid: str
     annotations: dict[str, str] = {}
-    owner_references: list[_Owner] = []
-    deletion_timestamp: str | None = None
-
-
-class _Volume(msgspec.Struct, frozen=True, rename="camel"):
-    empty_dir: dict[str, Any] | None = None
+    owner_references: list[dict[str, Any]] = []
+    deletion_timestamp: str = ""
 
 
 class _Spec(msgspec.Struct, frozen=True):
     priority: int = 0
-    volumes: list[_Volume] = []
+    volumes: list[dict[str, Any]] = []
 
 
 class _Status(msgspec.Struct, frozen=True):
@@ -56,16 +47,9 @@ class Pod(msgspec.Struct, frozen=True):
     status: _Status = _Status()
 
     @property
-    def name(self) -> str:
-        return f"{self.metadata.namespace}/{self.metadata.name}"
-
-    @property
-    def ends(self) -> bool:
-        return self.metadata.deletion_timestamp is not None
-
-    @property
     def controllers(self) -> list[str]:
-        return [owner.kind for owner in self.metadata.owner_references if owner.controller]
+        owners = self.metadata.owner_references
+        return [str(owner["kind"]) for owner in owners if owner.get("controller")]
 
     @property
     def stays(self) -> bool:
@@ -73,21 +57,13 @@ class Pod(msgspec.Struct, frozen=True):
         mirror = _MIRROR in self.metadata.annotations
         return mirror or "DaemonSet" in self.controllers or self.status.phase in _FINISHED
 
-    @property
-    def has_empty_dir(self) -> bool:
-        return any(volume.empty_dir is not None for volume in self.spec.volumes)
 
+class Drain:
+    """Evicts the pods of a node, until the time of the API is up."""
 
-def drain(api: Api, options: Kubernetes, node: str, until: float) -> int:
-    """Evict the node's pods, wait until none is left, and return how many were evicted. Raises
-    Failure if some are left at `until`, in guard time."""
-    return _Drain(api, options, node, until).run()
-
-
-class _Drain:
-    def __init__(self, api: Api, options: Kubernetes, node: str, until: float) -> None:
-        self._api, self._options, self._node, self._until = api, options, node, until
-        self._last = min(LAST, (until - guard.monotonic()) * LAST_SHARE)
+    def __init__(self, api: Api, options: Kubernetes, node: str) -> None:
+        self._api, self._options, self._node = api, options, node
+        self._last = min(LAST, self._left() * LAST_SHARE)
         self._version = "v1" if api.version() >= NEW_EVICTION else "v1beta1"
         # By the UIDs of pods:
         self._evicted: set[str] = set()
@@ -96,10 +72,13 @@ class _Drain:
         self._not_until: dict[str, float] = {}
 
     def run(self) -> int:
+        """Return how many pods were evicted, once none is left."""
         pods: list[Pod] = []
         try:
             while pods := self._pods():
-                self._refuse_what_would_be_lost([pod for pod in pods if not pod.ends])
+                self._refuse_what_would_be_lost(
+                    [pod for pod in pods if not pod.metadata.deletion_timestamp]
+                )
                 if self._left() < LEAST:
                     raise TimeUp("the time is up")
                 for pod in sorted(pods, key=lambda pod: pod.spec.priority):
@@ -115,13 +94,13 @@ class _Drain:
         return len(self._evicted)
 
     def _left(self) -> float:
-        return self._until - guard.monotonic()
+        return self._api.end - guard.monotonic()
 
     def _pods(self) -> list[Pod]:
         query = {"fieldSelector": f"spec.nodeName={self._node}"}
         if self._options.pods:
             query["labelSelector"] = self._options.pods
-        pods = self._api.objects("/api/v1/pods", LIST_PODS, Pod, **query)
+        pods = self._api.objects("/api/v1/pods", Pod, **query)
         return [pod for pod in pods if not pod.stays]
 
     def _refuse_what_would_be_lost(self, pods: list[Pod]) -> None:
@@ -132,7 +111,7 @@ class _Drain:
                 f"{cannot}: no controller would start {_names(bare)} elsewhere; set force = true to"
                 " delete such pods, or pods to leave them"
             )
-        local = [pod for pod in pods if pod.has_empty_dir]
+        local = [pod for pod in pods if any("emptyDir" in it for it in pod.spec.volumes)]
         if local and not self._options.delete_empty_dir_data:
             raise Failure(
                 f"{cannot}: the emptyDir of {_names(local)} would be lost; set"
@@ -141,41 +120,33 @@ class _Drain:
 
     def _evict_if_due(self, pod: Pod) -> None:
         uid, hurry = pod.metadata.uid, self._left() <= self._last
-        done = uid in self._hurried if hurry else pod.ends
+        done = uid in self._hurried if hurry else pod.metadata.deletion_timestamp
         if done or guard.monotonic() < self._not_until.get(uid, 0.0):
             return
+        metadata, grace = pod.metadata, max(1, int(self._last / 2)) if hurry else None
+        eviction = {
+            "apiVersion": f"policy/{self._version}",
+            "kind": "Eviction",
+            "metadata": {"name": metadata.name, "namespace": metadata.namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}, "gracePeriodSeconds": grace},
+        }
+        path = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/eviction"
         try:
-            self._evict(pod, max(1, int(self._last / 2)) if hurry else None)
+            self._api.request("POST", path, eviction, patient=False)
         except Refused as refused:
-            if refused.status not in _NOT_NOW:
+            if refused.status in _NOT_NOW:
+                self._refusals[uid] = str(refused)
+                self._not_until[uid] = guard.monotonic() + refused.retry_after
+                return
+            if refused.status not in (404, 409):  # it is gone, or another has its name
                 raise
-            self._refusals[uid] = str(refused)
-            self._not_until[uid] = guard.monotonic() + (refused.retry_after or 0.0)
-            return
         self._evicted.add(uid)
         self._refusals.pop(uid, None)
         if hurry:
             self._hurried.add(uid)
 
-    def _evict(self, pod: Pod, grace: int | None) -> None:
-        metadata = pod.metadata
-        options: dict[str, Any] = {"preconditions": {"uid": metadata.uid}}
-        if grace is not None:
-            options["gracePeriodSeconds"] = grace
-        path = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/eviction"
-        eviction = {
-            "apiVersion": f"policy/{self._version}",
-            "kind": "Eviction",
-            "metadata": {"name": metadata.name, "namespace": metadata.namespace},
-            "deleteOptions": options,
-        }
-        try:
-            self._api.create(path, EVICT, eviction, patient=False)
-        except Refused as refused:
-            if refused.status not in (404, 409):  # it is gone, or another has its name
-                raise
-
 
 def _names(pods: list[Pod]) -> str:
     more = f" and {len(pods) - NAMED} more" if len(pods) > NAMED else ""
-    return ", ".join(pod.name for pod in pods[:NAMED]) + more
+    named = (f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in pods[:NAMED])
+    return ", ".join(named) + more

@@ -20,10 +20,6 @@ from forewarn.support import guard
 ANNOTATION = "forewarn/event-"
 PREFIX = "forewarn/"  # of conditions, before the server knows them
 SOMEBODY = "somebody"  # has cordoned the node; the server does not say who
-PLANNED, DRAINING, DRAINED, IN_PROGRESS = (
-    *("MaintenancePlanned", "DrainInProgress", "Drained"),
-    "MaintenanceInProgress",
-)
 MAX_MESSAGE = 1_024  # characters of a condition's message
 
 _EXPECTED = {
@@ -56,14 +52,9 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 def mark_of(call: Call, prefix: str | None) -> Mark:
     event = call.event
-    return Mark(
-        type=event.type,
-        not_before=event.not_before or "",
-        duration=event.duration,
-        source=event.source,
-        description=event.description[:MAX_MESSAGE],
-        prefix=prefix,
-    )
+    description = event.description[:MAX_MESSAGE]
+    known = (event.type, event.not_before or "", event.duration, event.source, description)
+    return Mark(*known, prefix=prefix)
 
 
 def name_of(node: Node) -> str:
@@ -85,10 +76,8 @@ def is_cordoned(node: Node) -> bool:
 
 def condition(node: Node, type: str) -> str | None:
     """Return the status of a condition; None if the Node does not have it."""
-    for entry in node.get("status", {}).get("conditions") or ():
-        if entry["type"] == type:
-            return str(entry["status"])
-    return None
+    entries = node.get("status", {}).get("conditions") or ()
+    return next((str(entry["status"]) for entry in entries if entry["type"] == type), None)
 
 
 def marks_of(node: Node) -> dict[str, Mark]:
@@ -133,8 +122,7 @@ def conditions_patch(node: Node, prefix: str | None, reason: str) -> Node:
 
 def cordon_patch(node: Node, id: str, mark: Mark, taint: str) -> Node:
     """Cordon the node for an event, and taint it if `taint` says so: a patch of the Node."""
-    others = {key: other for key, other in marks_of(node).items() if key != id}
-    held = [other for other in others.values() if other.held]
+    held = [other for key, other in marks_of(node).items() if key != id and other.held]
     if not is_cordoned(node) or any(other.cordoned_by == MANAGER for other in held):
         by = MANAGER
     elif mark.held:
@@ -142,20 +130,15 @@ def cordon_patch(node: Node, id: str, mark: Mark, taint: str) -> Node:
     else:
         found = cordoned_by(node)
         by = SOMEBODY if found == MANAGER else found  # ours, but of no event that is known
-    taints = list(node["spec"].get("taints") or ())
+    taints = node["spec"].get("taints") or []
     ours = mark.taint
-    if taint and not ours:
-        wanted = parse_taint(taint)
-        present = any(_same(entry, wanted) for entry in taints)
-        if not present or any(other.taint == taint for other in held):
-            ours = taint
-    if ours and not any(_same(entry, parse_taint(ours)) for entry in taints):
-        taints.append(parse_taint(ours))
+    if not ours and (taint in (it.taint for it in held) or _without(taints, taint) == taints):
+        ours = taint
     mark = msgspec.structs.replace(mark, held=True, cordoned_by=by, taint=ours)
     patch = _patch(node, {id: mark})
     patch["spec"] = {"unschedulable": True}
-    if taints != (node["spec"].get("taints") or []):
-        patch["spec"]["taints"] = taints
+    if ours and _without(taints, ours) == taints:
+        patch["spec"]["taints"] = [*taints, parse_taint(ours)]
     return patch
 
 
@@ -185,9 +168,7 @@ def release_patch(node: Node, id: str) -> Node:
     spec: Node = {"unschedulable": None} if opens(node, id) else {}
     if mine.taint and not any(other.taint == mine.taint for other in held.values()):
         taints = node["spec"].get("taints") or []
-        left = [entry for entry in taints if not _same(entry, parse_taint(mine.taint))]
-        if left != taints:
-            spec["taints"] = left or None
+        spec["taints"] = _without(taints, mine.taint) or None
     if spec:
         patch["spec"] = spec
     return patch
@@ -209,8 +190,10 @@ def parse_taint(text: str) -> Node:
     return {"key": key, "effect": effect} | ({"value": value} if equals else {})
 
 
-def _same(one: Node, other: Node) -> bool:
-    return (one["key"], one["effect"]) == (other["key"], other["effect"])
+def _without(taints: list[Node], text: str) -> list[Node]:
+    """Return the taints but for the one with this key and effect, whatever its value is."""
+    gone = parse_taint(text)
+    return [it for it in taints if (it["key"], it["effect"]) != (gone["key"], gone["effect"])]
 
 
 # Conditions
@@ -226,35 +209,29 @@ def _conditions(
     current = [mark for mark in marks.values() if mark.prefix == prefix and mark.stage != "over"]
     current.sort(key=lambda mark: mark.not_before)
     holding = {
-        PLANNED: current,
-        DRAINING: [mark for mark in current if mark.stage == "draining"],
-        DRAINED: [mark for mark in current if mark.drained],
-        IN_PROGRESS: [mark for mark in current if mark.stage == "started"],
+        "MaintenancePlanned": current,
+        "DrainInProgress": [mark for mark in current if mark.stage == "draining"],
+        "Drained": [mark for mark in current if mark.drained],
+        "MaintenanceInProgress": [mark for mark in current if mark.stage == "started"],
     }
-    before: list[Node] = list(node.get("status", {}).get("conditions") or ())
-    after = list(before)
+    before: list[Node] = node.get("status", {}).get("conditions") or []
+    after = {entry["type"]: entry for entry in before}
     for name, of in holding.items():
-        type = prefix + name
-        index = next((i for i, entry in enumerate(after) if entry["type"] == type), None)
-        if index is None and not of:
+        old: Node = after.get(prefix + name, {})
+        if not old and not of:
             continue
-        old = {} if index is None else after[index]
-        new = {
-            "type": type,
+        new: Node = {
+            "type": prefix + name,
             "status": "True" if of else "False",
             "reason": (of[0].type or "Unknown") if of else reason,
             "message": "; ".join(map(describe, of) if of else [why])[:MAX_MESSAGE],
         }
         same = old.get("status") == new["status"]
-        if same and (not of or all(old.get(key) == value for key, value in new.items())):
-            continue
-        new["lastTransitionTime"] = old["lastTransitionTime"] if same else now()
-        new["lastHeartbeatTime"] = now()
-        if index is None:
-            after.append(new)
-        else:
-            after[index] = new
-    return {} if after == before else {"status": {"conditions": after}}
+        if not same or (of and not new.items() <= old.items()):
+            since = old["lastTransitionTime"] if same else now()
+            after[prefix + name] = new | {"lastTransitionTime": since, "lastHeartbeatTime": now()}
+    conditions = list(after.values())
+    return {} if conditions == before else {"status": {"conditions": conditions}}
 
 
 def describe(mark: Mark) -> str:
