@@ -52,6 +52,13 @@ def next_version(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
     next_version.install(monkeypatch.setattr, tmp_path_factory.mktemp("migrations"))
 
 
+# What only a real API server can show: `make test-kubernetes`.
+collect_ignore = (
+    []
+    if os.environ.get("TEST_KUBE_APISERVER")
+    else ["system/deploy/test_kubernetes_image.py", "system/hooks/test_kubernetes_kubectl.py"]
+)
+
 # Begun first, so that nobody waits for them in the end: the longest, and what builds packages.
 LONGEST = (
     "system/node/test_event_grid.py",

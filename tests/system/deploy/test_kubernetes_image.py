@@ -19,11 +19,9 @@ import yaml
 from forewarn.testing import Service
 from helpers.free_ports import free_port
 from helpers.kubernetes_cluster import DEPLOY, Cluster
-from helpers.kubernetes_server import REAL, serving
+from helpers.kubernetes_server import serving
 from helpers.paths import ROOT
 from helpers.waiting import until
-
-pytestmark = pytest.mark.skipif(not REAL, reason="make test-kubernetes runs it")
 
 MAX_SIZE = 60_000_000  # bytes of the layout
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
