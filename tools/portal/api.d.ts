@@ -1487,6 +1487,7 @@ declare namespace api {
     | "state"
     | "status"
     | "steps"
+    | "stop_before"
     | "subscription"
     | "sums"
     | "tags"

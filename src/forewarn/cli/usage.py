@@ -110,6 +110,7 @@ VALUES = {
     "state": "STATE",
     "step": NUMBER,
     "status": "STATUS",
+    "stop_before": DURATION,
     "sums": "LABEL",
     "terminate_notice": DURATION,
     "image_notice": DURATION,

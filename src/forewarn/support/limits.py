@@ -31,3 +31,5 @@ MAX_HALT_GROUPS = 1_000  # that one halt names
 MAX_FAULT_TIMES = 1_000_000  # of `times` and `skip`
 MAX_FAULT_BODY = 64 * 1024  # characters
 MAX_SEED = 2**63 - 1
+
+MAX_STOP_BEFORE = 100  # moments, of one request to play a clock

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
@@ -31,6 +32,12 @@ def in_microseconds(duration: Duration) -> int:
 def in_seconds(duration: Duration) -> float:
     """Return a duration in seconds, or raise RefusedError if it is none."""
     return in_microseconds(duration) / SECOND
+
+
+def moments(before: Duration | Sequence[Duration]) -> tuple[int, ...]:
+    """Return one duration or several in microseconds, or raise RefusedError if one is none."""
+    several = [before] if isinstance(before, str | int | float | timedelta) else before
+    return tuple(map(in_microseconds, several))
 
 
 def whole_seconds(duration: Duration) -> int:

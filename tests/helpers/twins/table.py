@@ -53,10 +53,10 @@ MISSED = (*FAILED, "no-reaction")
 SILENT = ("stopped-polling", "no-reaction")
 
 # Expectations of the shipped scenarios.
-REBOOT_APPROVED = "restart is approved by web_0 within 5 min"
-UPDATE_APPROVED = "update is approved by web_0 within 5 min"
+REBOOT_APPROVED = "restart is approved by web_0, 1 min ahead of NotBefore"
+UPDATE_APPROVED = "update is approved by web_0, 1 min ahead of NotBefore"
 REBOOT_EARLY = "restart is started, 1 min ahead of NotBefore"
-REDEPLOY_APPROVED = "redeploy is approved by one of its own machines within 5 min"
+REDEPLOY_APPROVED = "redeploy is approved by one of its own machines, 1 min ahead of NotBefore"
 EVICTION_APPROVED = "eviction is approved by web_0 within 25 s"
 EVICTION_SEEN = ("eviction is seen in time", "eviction is seen within 5 s")
 SHRINKING_APPROVED = "shrinking is approved by one of its own machines within 4 min"
@@ -135,7 +135,7 @@ TWINS: Mapping[str, Twin] = {
         {
             "withdrawn": Found(
                 ("stopped-polling", "restart is seen in time"),
-                ("restart is approved by web_0 within 2 min",),
+                ("restart is approved by web_0, 1 min ahead of NotBefore",),
             ),
             "not-as-announced": Found(
                 ("stopped-polling", "restart is approved by web_0 within 14 min"),
@@ -285,7 +285,7 @@ TWINS: Mapping[str, Twin] = {
         {
             **IGNORED_REBOOT,
             "rolling-update": Found(
-                ("update is approved by one of its own machines within 10 min",), ("no-reaction",)
+                ("update is approved by one of its own machines, 1 min ahead of NotBefore",), ("no-reaction",)
             ),
             "host-maintenance": Found(
                 ("update is approved by one of its own machines within 14 min",),

@@ -261,6 +261,31 @@ def test_preparing_begins_a_lead_time_before_not_before(
     assert bench.effects() == ["hook prepare", "hook undo", "hook withdrawn", "hook withdrawn"]
 
 
+@pytest.mark.parametrize(("lead", "seconds"), [("5m", 300), ("400s", 400)])
+def test_an_agent_on_a_virtual_clock_prepares_at_its_lead_time(
+    ended: AgentForks, tmp_path: Path, lead: str, seconds: int
+) -> None:
+    with Service(stop_before="400s") as service:
+        machine = service.machine("lead")
+        bench = Bench(tmp_path, machine.url)
+        command = f"echo $FOREWARN_SECONDS_LEFT >> {bench.effects_file}"
+        bench.says(
+            f'{RULE}when = "{lead}"\napprove = "when-done"\n'
+            f'[hook.hook]\ntimeout = "1h"\nprepare = ["sh", "-c", "{command}"]\n'
+        )
+        life = ended.begin(bench.config)
+        machine.wait_for_poll()
+        event = machine.schedule("Reboot")
+        service.clock.play("1h", reaction_time=60)
+        assert event.approved_by == "lead"
+        assert event.started_at is not None
+        assert 0 < (event.not_before - event.started_at).total_seconds() <= seconds
+        until(lambda: life.reported("event handled"), "it is over")
+        (left,) = map(int, bench.effects())
+        assert seconds - 10 < left < seconds
+        service.verdict().check()
+
+
 def test_a_dry_run_reports_hooks_without_running_them(
     ended: AgentForks, service: Service, tmp_path: Path
 ) -> None:

@@ -233,6 +233,28 @@ def test_an_unmodified_program_runs_with_the_services_address_and_clock(
     assert f"approving Reboot {START // 1_000_000 + 10}" in capfd.readouterr().out
 
 
+def test_a_program_that_acts_shortly_before_its_event_is_on_time(tmp_path: Path) -> None:
+    """It waits until there are three minutes left."""
+    file = tmp_path / "app.py"
+    file.write_text(
+        APP.replace("in approved:", 'in approved and left(event["NotBefore"]) <= 180:').replace(
+            "        return answer.read()",
+            """\
+        global now
+        now = parsedate_to_datetime(answer.headers["Date"])
+        return answer.read()
+from email.utils import parsedate_to_datetime
+def left(moment):
+    return (parsedate_to_datetime(moment) - now).total_seconds()""",
+        )
+    )
+    program = [sys.executable, "-S", str(file)]
+    result = typed("run", "user-reboot", "--json", "--stop-before", "3m", "--", *program)
+    assert result.exit_code == 0, result.output
+    [course] = json.loads(result.stdout)["verdict"]["courses"]
+    assert course["margin"] == 180
+
+
 def test_in_real_time_durations_are_divided(program: list[str]) -> None:
     result = typed("run", "user-reboot", "--speed", "300", "--", *program)
     assert result.exit_code == 0, result.output
@@ -249,6 +271,7 @@ def test_in_real_time_durations_are_divided(program: list[str]) -> None:
         (["run", "storm", "--timeline", "/no/where.svg"], 2, "the directory /no"),
         (["run", "storm", "--junit", "/tmp"], 2, "/tmp is a "),
         (["run", "storm", "--clock", "real", "--fake-time", "--", "x"], 2, "--fake-time needs"),
+        (["run", "storm", "--stop-before", "soon", "--", "x"], 2, "'soon'"),
         (["run", "storm", "--netns"], 2, "need a program"),
         (["run", "storm", "--as", "web_999", "--", "x"], 2, "machine 'web_999'"),
         (["run", "storm", "--each", "--", "true"], 2, "not 200"),

@@ -60,6 +60,13 @@ def play(
             " to report that it is ready."
         ),
     ] = "1s",
+    stop_before: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="When clients act on their events, as the time before NotBefore: the clock also"
+            " stops there, and gives them time to react. Can be repeated.",
+        ),
+    ] = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
@@ -68,6 +75,9 @@ def play(
         by=parsed(parse_duration, by, "DURATION") / SECOND,
         timeout=parsed(parse_duration, timeout, "--timeout") / SECOND,
         reaction_time=parsed(parse_duration, react, "--react") / SECOND,
+        stop_before=[
+            parsed(parse_duration, moment, "--stop-before") / SECOND for moment in stop_before or ()
+        ],
     )
     with service(url) as client:
         _show(client.play(request), json, client)

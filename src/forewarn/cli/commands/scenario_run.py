@@ -105,6 +105,13 @@ def run(
             " or to report that it is ready."
         ),
     ] = "1s",
+    stop_before: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="When the program acts on its events, as the time before NotBefore: a virtual"
+            " clock also stops there, and gives it time to react. Can be repeated.",
+        ),
+    ] = None,
     impact: Annotated[
         bool,
         typer.Option(
@@ -149,6 +156,7 @@ def run(
     real_speed = _real_speed(clock, speed, fake_time)
     first_poll_within = parsed_seconds("--wait", wait)
     reaction = parsed_seconds("--react", react)
+    moments = [parsed_seconds("--stop-before", moment) for moment in stop_before or ()]
     time_limit = parsed_seconds("--timeout", timeout)
     if timeline is not None and timeline.suffix.lower() not in TIMELINE_SUFFIXES:
         raise typer.BadParameter(f"'{timeline.name}' should end in .svg, .html or .txt")
@@ -203,6 +211,7 @@ def run(
             record=_own_file(record, played, all_),
             first_poll_timeout=first_poll_within,
             reaction_time=reaction,
+            stop_before=moments,
             time_limit=time_limit,
         )
         results.append(result)

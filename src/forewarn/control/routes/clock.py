@@ -55,7 +55,9 @@ async def play_clock(call: Call, data: JSONBody[s.PlayRequest]) -> s.Clock:
     virtual_time, now = _virtual_time(), context().platform.writer.now()
     # When the request is repeated, somebody else may have advanced the clock beyond `to`.
     to = _target(now.at, data, past_allowed=data.to is not None)
-    patience, end = Patience(data.timeout, data.reaction_time), guard.monotonic() + PLAY_FOR
+    stop_before = tuple(duration_of("stop_before", seconds) for seconds in data.stop_before)
+    patience = Patience(data.timeout, data.reaction_time, stop_before=stop_before)
+    end = guard.monotonic() + PLAY_FOR
     try:
         while not await virtual_time.step(to, patience):
             if guard.monotonic() >= end:

@@ -753,6 +753,14 @@ class PlayRequest(AdvanceRequest, kw_only=True, forbid_unknown_fields=True):
         doc("Seconds of real time that a machine gets for each of its own events."),
         msgspec.Meta(ge=0),
     ] = 1.0
+    stop_before: Annotated[
+        list[Annotated[float, msgspec.Meta(ge=0)]],
+        doc(
+            "Further moments, in seconds before the NotBefore of an event, at which the clock stops"
+            " and machines get time to react."
+        ),
+        msgspec.Meta(max_length=limits.MAX_STOP_BEFORE),
+    ] = msgspec.field(default_factory=list)
 
 
 class ResumeClockRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

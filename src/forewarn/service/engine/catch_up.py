@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 from forewarn.core import Event, Group, Status, World
 from forewarn.core.changes import EventMoved, MachinePut, MachineRemoved
 from forewarn.core.lifecycle import Move
-from forewarn.core.time import SECOND, Duration, Time
+from forewarn.core.time import HOUR, MINUTE, SECOND, Duration, Time
 from forewarn.service.engine.ledger import Hung, Ledger
 from forewarn.store.port import Commit, Store
 from forewarn.support import guard
@@ -28,10 +28,14 @@ INTERVALS_TO_WAIT = 3  # of its own, for which a client that polls seldom is wai
 MIN_PATIENCE = 1.0  # seconds of guard time for a client whose machine is being disturbed
 PREPARE_FACTOR = 3  # times as long for a client that has just seen an event of its own machine
 START_FACTOR = 3  # times as long for a program that was started again, and has to begin first
-LEAST_STEP: Duration = 5 * SECOND  # to which the steps towards a NotBefore are halved
 REPEATED_POLLS = 5  # after which a client is known to poll by itself, in a test in real time
 POLLS_TO_CATCH_UP = (
     2  # polls: the first one shows the change, the next one says that it has been handled
+)
+MOMENTS: tuple[Duration, ...] = (  # before NotBefore, at which clients see how close an event is
+    *(hours * HOUR for hours in (12, 6, 3, 1)),
+    *(minutes * MINUTE for minutes in (30, 15, 10, 5, 2, 1)),
+    *(seconds * SECOND for seconds in (30, 15, 5)),
 )
 
 OnPoll: TypeAlias = Callable[[str, str, str, int, Collection[str], World], None]
@@ -50,6 +54,7 @@ class Patience(NamedTuple):
     polls: float = POLL_PATIENCE  # for polls; longer for a client that polls seldom
     reaction: float = REACTION_TIME  # for a client to react to its event once it has seen it
     caller: str | None = None  # who waits, and so cannot poll meanwhile
+    stop_before: tuple[Duration, ...] = ()  # further moments before NotBefore, with time to react
 
 
 DEFAULT_PATIENCE = Patience()
@@ -312,26 +317,33 @@ class CatchUp:
                 self._waits -= 1
         raise Stopped("the service is stopping")
 
-    def half_way(self, now: Time, to: Time, watched: Callable[[str], bool]) -> Time:
-        """Return where to stop on the way, so that clients see how close their events are: half way
-        to the first NotBefore of an event that nobody has approved and of which a machine is
-        `watched`. Otherwise `to`."""
-        for event in self._undecided.values():
-            step = _half(event.not_before - now)
-            if step >= LEAST_STEP and any(map(watched, event.resources)):
-                to = min(to, now + step)
-        return to
+    def next_moment(
+        self, now: Time, to: Time, watched: Callable[[str], bool], stop_before: Iterable[Duration]
+    ) -> Time | None:
+        """Return where to stop on the way, so that clients see how close their events are: at the
+        next moment before the NotBefore of an event that nobody has approved and of which a machine
+        is `watched`. None if there is none until `to`."""
+        moments = {*MOMENTS, *stop_before}
+        stops = (
+            event.not_before - moment
+            for event in self._undecided.values()
+            if any(map(watched, event.resources))
+            for moment in moments
+        )
+        return min((stop for stop in stops if now < stop <= to), default=None)
 
-    def show_time(self, now: Time, caller: str | None) -> None:
-        """Expect polls that show clients how close their events are. At the last stop before an
-        event, they have time to react once more."""
+    def show_time(self, now: Time, patience: Patience) -> None:
+        """Expect polls that show clients how close their events are. At the last moment, and at
+        those of `stop_before`, they have time to react once more."""
         for event in self._undecided.values():
+            left = event.not_before - now
+            reacts = left <= MOMENTS[-1] or left in patience.stop_before
             for machine in event.resources:
-                for caller_id, polls in self._watching(machine, caller):
+                for caller_id, polls in self._watching(machine, patience.caller):
                     polls.owed, polls.since = POLLS_TO_CATCH_UP, guard.monotonic()
                     self._owed[machine, caller_id] = polls
                     self.end_waits(machine, event.group)
-                if _half(event.not_before - now) < LEAST_STEP:
+                if reacts:
                     self._noticed.pop((event.id, machine), None)
 
     def forget(self, machine: str) -> None:
@@ -503,11 +515,6 @@ class CatchUp:
         self._behind.discard(client)
         if not self._behind:
             self._woken.set()
-
-
-def _half(left: Duration) -> Duration:
-    """Return half of a time that is left, in whole seconds, as clients are shown them."""
-    return left // 2 // SECOND * SECOND
 
 
 def _sent_by(caller: str | None, client: Client, polls: _Polls) -> bool:

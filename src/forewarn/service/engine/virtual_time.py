@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable
 
 from forewarn.core import Time
-from forewarn.core.time import MAX_TIME, SECOND
+from forewarn.core.time import MAX_TIME, SECOND, Duration
 from forewarn.service.engine.catch_up import DEFAULT_PATIENCE, CatchUp, Patience, Stopped
 from forewarn.service.engine.clock import VirtualClock
 from forewarn.service.engine.ledger import Hung, Ledger
@@ -39,6 +39,7 @@ class VirtualTime:
     ) -> None:
         self.clock = clock
         self.catch_up = catch_up
+        self.stop_before: tuple[Duration, ...] = ()  # for every caller; see `Patience`
         self._scheduler = scheduler
         self._ledger = ledger
         self._tasks = tasks
@@ -86,9 +87,9 @@ class VirtualTime:
         await self._ledger.idle()
         return self._scheduler.next_due()
 
-    def half_way(self, to: Time, watched: Callable[[str], bool]) -> Time:
+    def next_moment(self, to: Time, watched: Callable[[str], bool]) -> Time | None:
         """Return where to stop on the way, so that clients see time pass; see `CatchUp`."""
-        return self.catch_up.half_way(self.clock.at, to, watched)
+        return self.catch_up.next_moment(self.clock.at, to, watched, self.stop_before)
 
     async def let_clients_catch_up(self, patience: Patience) -> None:
         """Wait for clients that poll by themselves until they have seen what is visible now."""
@@ -147,11 +148,17 @@ class VirtualTime:
             self.clock.set(at)
         else:
             caller = patience.caller
-            stop = self.half_way(at, lambda machine: self.catch_up.watches(machine, caller))
-            self.clock.set(stop)
-            if stop < at:
-                self.catch_up.show_time(stop, caller)
-                reached = False
+            patience = patience._replace(stop_before=(*patience.stop_before, *self.stop_before))
+            stop = self.catch_up.next_moment(
+                self.clock.at,
+                at,
+                lambda machine: self.catch_up.watches(machine, caller),
+                patience.stop_before,
+            )
+            self.clock.set(at if stop is None else stop)
+            if stop is not None:
+                self.catch_up.show_time(stop, patience)
+                reached = reached and stop == at
         await self._settle(patience)
         self._looked_at, self._looks = self.catch_up.commits, 0
         return reached

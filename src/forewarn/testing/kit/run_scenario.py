@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from forewarn.service.engine.catch_up import POLL_PATIENCE, REACTION_TIME
@@ -19,6 +19,7 @@ def run_scenario(
     *,
     client: Callable[[], object] | None = None,
     speed: float | None = None,
+    stop_before: Duration | Sequence[Duration] = (),
     record: str | Path | None = None,
     first_poll_timeout: Duration = FIRST_POLL_WITHIN,
     reaction_time: Duration = REACTION_TIME,
@@ -36,6 +37,8 @@ def run_scenario(
             Without it, the player waits for clients that poll from elsewhere.
         speed: Run in real time, with all durations divided by this number; by default the clock is
             virtual.
+        stop_before: When the client acts on its events, as the time before NotBefore or as several:
+            a virtual clock also stops there, and gives it time to react.
         record: A file to which a trace is written.
         first_poll_timeout: Real time in which the machines under test have to poll; by default 30
             seconds.
@@ -59,6 +62,7 @@ def run_scenario(
         record=record,
         real_time=speed is not None,
         speed=speed or 1.0,
+        stop_before=stop_before,
         default_machine=loaded.under_test[0],
     )
     with service:

@@ -9,7 +9,7 @@ call brings about has happened and is visible when the call returns. Starting an
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +29,7 @@ from forewarn.service.fleet.read import Fleet
 from forewarn.service.platform.platform import new_id as random_id
 from forewarn.store import Store
 from forewarn.support.handles import EventRef, id_of
-from forewarn.testing.durations import Duration, in_microseconds, in_seconds, instant
+from forewarn.testing.durations import Duration, in_microseconds, in_seconds, instant, moments
 from forewarn.testing.errors import RefusedError, allowed
 from forewarn.testing.impacts import Callback as ImpactCallback
 from forewarn.testing.kit import events, fleets
@@ -68,6 +68,8 @@ class Service:
         real_time: Let time pass by itself. By default, the clock is virtual.
         start: The time at which a virtual clock begins; by default 2027-01-15 08:00 UTC.
         speed: Divide all durations by this number, in real time or on a virtual clock.
+        stop_before: When a client acts on its events, as the time before NotBefore or as several: a
+            virtual clock that waits for clients also stops there, and gives them time to react.
         silence: The time without a poll after which a group is disabled, as seconds, a timedelta or
             text; by default never.
         enable_delay: How long the first answer to a group is delayed, as seconds, a timedelta or
@@ -105,6 +107,7 @@ class Service:
         real_time: bool = False,
         start: datetime = START,
         speed: float = 1.0,
+        stop_before: Duration | Sequence[Duration] = (),
         silence: Duration | None = None,
         enable_delay: Duration = 0,
         limits: Limits | None = None,
@@ -156,6 +159,7 @@ class Service:
         )
         node = Node(config, store=store, driver=driver, new_id=new_id or random_id)
         self._session = Requests(node, over_sockets=sockets)
+        self._stop_before = moments(stop_before)
         self._report: FailureReport | None = None
         self.clock = self._session.clock
         self.faults = Faults(self._session)
@@ -164,6 +168,8 @@ class Service:
         """Start the service."""
         self._session.__enter__()
         try:
+            if (virtual_time := self._session.node.virtual_time) is not None:
+                virtual_time.stop_before = self._stop_before
             if (trace := self._session.node.trace) is not None:
                 self._report = FailureReport()
                 trace.add_sink(self._report.add)

@@ -67,14 +67,17 @@ class Background:
 
 
 class ShortlyBefore:
-    """A client that prepares when there are at most two minutes left, as the `Date` of its answers
-    says, and approves then."""
+    """A client that prepares when there are at most so many minutes left, as the `Date` of its
+    answers says, and approves then."""
+
+    def __init__(self, minutes: int = 2) -> None:
+        self._lead = timedelta(minutes=minutes)
 
     def __call__(self, client: Client, document: Any) -> None:
         now = parsedate_to_datetime(client.headers["date"])
         for event in document["Events"]:
             scheduled, not_before = event["EventStatus"] == "Scheduled", event["NotBefore"]
-            if scheduled and parsedate_to_datetime(not_before) <= now + timedelta(minutes=2):
+            if scheduled and parsedate_to_datetime(not_before) <= now + self._lead:
                 self.prepare(client, event["EventId"])
 
     def prepare(self, client: Client, event: str) -> None:
@@ -82,11 +85,17 @@ class ShortlyBefore:
 
 
 class ShortlyBeforeInBackground(ShortlyBefore):
-    def __init__(self) -> None:
+    def __init__(self, minutes: int = 2) -> None:
+        super().__init__(minutes)
         self._background = Background()
 
     def prepare(self, client: Client, event: str) -> None:
         self._background.begin(client, event)
+
+
+def started_before(event: Event) -> timedelta:
+    assert event.started_at is not None
+    return event.not_before - event.started_at
 
 
 def play(service: Service, _: Event) -> None:
@@ -142,18 +151,73 @@ def test_a_client_that_prepares_shortly_before_the_event_sees_that_moment(
         assert not service.verdict().complaints
 
 
-def test_a_callable_client_sees_that_moment_in_a_scenario(service: Service) -> None:
-    def poll() -> None:
-        for event in service.document("web_0")["Events"]:
-            if event["EventStatus"] == "Scheduled":
-                left = parsedate_to_datetime(event["NotBefore"]) - service.clock.now
-                if left <= timedelta(minutes=2):
-                    service.approve("web_0", event["EventId"])
+@pytest.mark.parametrize("minutes", [10, 5, 2])
+@pytest.mark.parametrize("steps", [["1h"], ["10m", "3m", "1h"]])
+def test_the_clock_stops_at_round_moments_before_an_event(
+    service: Service, web: Group, minutes: int, steps: list[str]
+) -> None:
+    with Client(service, "web_0", act=ShortlyBefore(minutes)):
+        web[0].wait_for_poll()
+        event = web[0].restart()
+        for step in steps:
+            service.clock.play(step)
+        assert started_before(event) == timedelta(minutes=minutes)
+        assert not service.verdict().complaints
 
-    result = service.play_scenario("user-reboot", client=poll)
-    [course] = [course for course in result.verdict.courses if course.machine == "web_0"]
-    assert course.margin is not None
-    assert 60 < course.margin <= 120
+
+def by_itself(service: Service, event: Event) -> None:
+    service.clock.resume(speed=3_600)
+    until(lambda: event.over, "it is over")
+
+
+def one_play(service: Service, _: Event) -> None:
+    service.clock.play("1h")
+
+
+@pytest.mark.parametrize("minutes", [3, 7])
+@pytest.mark.parametrize("move", [one_play, by_itself])
+def test_the_clock_stops_at_the_moments_it_is_given(
+    move: Callable[[Service, Event], None], minutes: int
+) -> None:
+    with Service(stop_before=["3m", timedelta(minutes=7)]) as service:
+        web = service.scale_set("web", 1)
+        with Client(service, "web_0", act=ShortlyBefore(minutes)):
+            web[0].wait_for_poll()
+            event = web[0].restart()
+            move(service, event)
+            assert started_before(event) == timedelta(minutes=minutes)
+            assert not service.verdict().complaints
+
+
+def test_a_client_that_prepares_in_the_background_gets_time_at_a_moment_of_its_own() -> None:
+    with Service(stop_before="7m") as service:
+        web = service.scale_set("web", 1)
+        act = ShortlyBeforeInBackground(7)
+        with Client(service, "web_0", act=act):
+            web[0].wait_for_poll()
+            event = web[0].restart()
+            service.clock.play("1h")
+            assert started_before(event) == timedelta(minutes=7)
+
+
+def test_a_callable_client_sees_such_moments_in_a_scenario() -> None:
+    def played(service: Service, minutes: int) -> timedelta:
+        def poll() -> None:
+            for event in service.document("web_0")["Events"]:
+                if event["EventStatus"] == "Scheduled":
+                    left = parsedate_to_datetime(event["NotBefore"]) - service.clock.now
+                    if left <= timedelta(minutes=minutes):
+                        service.approve("web_0", event["EventId"])
+
+        result = service.play_scenario("user-reboot", client=poll)
+        [course] = [course for course in result.verdict.courses if course.machine == "web_0"]
+        assert course.margin is not None
+        return timedelta(seconds=course.margin)
+
+    with Service() as service:
+        assert played(service, 2) == timedelta(minutes=2)
+    with Service(stop_before=240) as service:
+        assert played(service, 4) == timedelta(minutes=4)
 
 
 def test_a_client_without_time_to_react_is_noted_with_its_time(

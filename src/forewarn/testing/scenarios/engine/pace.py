@@ -79,7 +79,7 @@ class VirtualPace:
         if to is None:
             return False
         if self._client is not None:  # which is nobody that polls by itself
-            to = self._session.call(self._virtual_time.half_way, to, lambda _: True)
+            to = self._session.call(self._virtual_time.next_moment, to, lambda _: True) or to
         self._step(to)
         return True
 
