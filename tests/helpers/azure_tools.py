@@ -34,9 +34,14 @@ def environment(url: str, ca: Path, secret: str, *, identity: bool = True) -> di
 
 
 class Az:
-    """`az`, logged in, with a profile of its own."""
+    """`az`, logged in, with a profile of its own and its extension for Resource Graph."""
 
     def __init__(self, directory: Path, url: str, ca: Path, secret: str) -> None:
+        extension = directory / "cliextensions" / "resource-graph"
+        extension.mkdir(parents=True)
+        for part in ("azext_resourcegraph", "resource_graph-*.dist-info"):
+            [found] = AZURE.glob(f"lib/python3.*/site-packages/{part}")
+            (extension / found.name).symlink_to(found)
         self._env = {
             **environment(url, ca, secret),
             "AZURE_CONFIG_DIR": str(directory),

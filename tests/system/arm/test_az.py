@@ -163,6 +163,29 @@ def test_a_webhook_is_subscribed_to_events(service: Service, az: Az) -> None:
     assert az.run(*topics, "list", "-g", "forewarn") == []
 
 
+def test_az_graph_finds_events_and_machines(service: Service, az: Az) -> None:
+    az.run("vm", "update", "-g", "forewarn", "-n", "jumpbox", "--set", PUBLISHED)
+    event = service["jumpbox"].restart()
+    graph = ("graph", "query", "-q")
+    events = "maintenanceresources | where type == 'microsoft.maintenance/scheduledevents'"
+    named = f"{events} and name == '{event.id}' | project properties.EventStatus"
+    assert az.run(*graph, named)["data"] == [{"properties_EventStatus": "Scheduled"}]
+    event.cancel("not today")
+    assert az.run(*graph, named)["data"] == [{"properties_EventStatus": "Canceled"}]
+    found: list[str] = []
+    token: tuple[str, ...] = ()
+    while True:
+        page = az.run(*graph, "Resources | project name | order by name", "--first", "2", *token)
+        found += [row["name"] for row in page["data"]]
+        if page["skip_token"] is None:
+            break
+        token = ("--skip-token", page["skip_token"])
+    assert found == ["web", "jumpbox", "hosts", "h2", "h1"]
+    refused = az.start(*graph, "Resources | join (Resources) on id")
+    assert refused.wait() == 1
+    assert "at character 13: unknown operator 'join'" in "".join(refused.stderr)
+
+
 def test_az_shows_a_refusal_with_its_code(az: Az) -> None:
     refused = az.start("vm", "deallocate", "-g", "forewarn", "-n", "jumpbox")
     assert refused.wait() == 1
