@@ -9,6 +9,7 @@ import pytest
 
 from forewarn.agent.config.model import Config
 from forewarn.agent.config.read import MAX_CONFIG_BYTES, ConfigError, read
+from forewarn.agent.hooks import KINDS
 
 
 def config(directory: Path, text: str) -> Config:
@@ -147,7 +148,7 @@ def test_all_problems_are_reported_with_their_place(tmp_path: Path) -> None:
             'hook.c.undo: "x \'y" cannot be split into words: No closing quotation',
             "hook.c.undo: there is no prepare to undo, so it never runs",
             "hook.d: does nothing; add a command for announced, prepare, undo, started, finished,"
-            " withdrawn, or one of haproxy, kubernetes, log, notify, systemd, webhook",
+            f" withdrawn, or one of {', '.join(sorted(KINDS))}",
             "hook.e: a hook has either commands or one built-in hook, not log, prepare",
             "hook.f/g: a hook's name must consist of letters, digits, '_', '.' and '-', begin with"
             " a letter, a digit or '_', and have at most 64 characters",

