@@ -285,7 +285,8 @@ TWINS: Mapping[str, Twin] = {
         {
             **IGNORED_REBOOT,
             "rolling-update": Found(
-                ("update is approved by one of its own machines, 1 min ahead of NotBefore",), ("no-reaction",)
+                ("update is approved by one of its own machines, 1 min ahead of NotBefore",),
+                ("no-reaction",),
             ),
             "host-maintenance": Found(
                 ("update is approved by one of its own machines within 14 min",),
