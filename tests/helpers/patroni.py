@@ -84,11 +84,10 @@ class Cluster:
         [password] = re.findall(r"LOGIN PASSWORD '([\w-]+)'", PAGE)
         return f"postgresql://forewarn:{password}@{','.join(NODES)}/forewarn"
 
-    @property
-    def admin_url(self) -> str:
-        """The address of the primary for its superuser, without a database."""
+    def admin_url(self, address: str) -> str:
+        """Return the URL of a node's database for the superuser."""
         [password] = re.findall(r"superuser: .*password: ([\w-]+)", PAGE)
-        return f"postgresql://postgres:{password}@{self.primary()}"
+        return f"postgresql://postgres:{password}@{address}/postgres"
 
     def start(self, address: str) -> None:
         """Start etcd and Patroni on a node, which starts the server."""
@@ -144,7 +143,7 @@ class Cluster:
 
     def create_database(self) -> None:
         """Create the role and the database with the commands of the documentation."""
-        url = f"{self.admin_url}/postgres"
+        url = self.admin_url(self.primary())
         self.lab.guests[NODES[0]].call(_execute, url, block("sql").split(";\n"))
 
     # What is there.
@@ -180,15 +179,13 @@ class Cluster:
         return having[0]
 
     def whole(self) -> bool:
-        members = self.members().values()
-        roles = [member["role"] for member in members]
-        states = [member["state"] for member in members]
-        return (
-            len(roles) == len(NODES)
-            and "leader" in roles
-            and "sync_standby" in roles
-            and all(state in ("running", "streaming") for state in states)
-        )
+        """Return whether each node does its part: a standby that has only been started does not."""
+        states = [(member["role"], member["state"]) for member in self.members().values()]
+        return sorted(states) == [
+            ("leader", "running"),
+            ("replica", "streaming"),
+            ("sync_standby", "streaming"),
+        ]
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
         end = time.monotonic() + LIMIT
@@ -245,6 +242,13 @@ class Cluster:
         file.write_text(rules)
         self.lab.host.run(["nft", "-f", file])
 
+    def go_on_alone(self, primary: str) -> None:
+        """Have a primary that is cut off write more log, and remove all that is older."""
+        oldest = self.lab.guests[primary].call(_write_log, self.admin_url(primary))
+        for segment in (self.directory / primary / "data" / "pg_wal").glob("[0-9A-F]" * 24):
+            if segment.name < oldest:
+                segment.unlink()
+
     def heal(self) -> None:
         self.lab.host.run(["nft", "delete", "table", "bridge", "cut"])
 
@@ -265,6 +269,16 @@ def _execute(url: str, statements: Iterable[str]) -> None:
         for statement in statements:
             if statement.strip():
                 connection.execute(statement)
+
+
+def _write_log(url: str) -> str:
+    """Return the first segment of the log that the server needs to start again."""
+    first = "SELECT pg_walfile_name(redo_lsn) FROM pg_control_checkpoint()"
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in ("CHECKPOINT", "SELECT pg_switch_wal()", "CHECKPOINT"):
+            connection.execute(statement)
+        [[segment]] = connection.execute(first)
+        return str(segment)
 
 
 def _get(url: str) -> Any:

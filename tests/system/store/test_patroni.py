@@ -91,9 +91,13 @@ def kill_the_primarys_server(cluster: Cluster) -> None:
     cluster.kill_server(cluster.primary())
 
 
-def kill_all_of_the_primarys_node(cluster: Cluster) -> None:
+def kill_all_of_a_node_that_cannot_be_rewound(cluster: Cluster) -> None:
+    """The primary has gone on alone and removed the log from before that: it has to be copied."""
     primary = cluster.primary()
+    cluster.cut(primary)
+    cluster.go_on_alone(primary)
     cluster.kill_everything(primary)
+    cluster.heal()
     cluster.wait_until(lambda: cluster.has_primary_other_than(primary))
     cluster.start(primary)
 
@@ -116,7 +120,7 @@ FAULTS = (
     kill_the_primarys_server,
     cut_the_primary_off,
     stop_the_primary,
-    kill_all_of_the_primarys_node,
+    kill_all_of_a_node_that_cannot_be_rewound,
 )
 
 
