@@ -32,6 +32,7 @@ from forewarn.metadata.publishing.messages import (
 )
 from forewarn.support.files.lock import try_lock
 from forewarn.support.logs import logger
+from forewarn.support.system import sync
 
 FORMAT = 1
 FILE = "journal"
@@ -114,7 +115,7 @@ class Journal:
                 size += _write(file, _record(message))
             os.fsync(file)
             new.rename(self.path)
-            _sync_directory(self.path.parent)
+            sync(self.path.parent)
         except BaseException:
             os.close(file)
             new.unlink(missing_ok=True)  # so that it does not fill the disk
@@ -227,11 +228,3 @@ def _write(file: int, data: bytes) -> int:
     while view:
         view = view[os.write(file, view) :]
     return len(data)
-
-
-def _sync_directory(path: Path) -> None:
-    directory = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

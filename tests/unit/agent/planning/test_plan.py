@@ -385,6 +385,17 @@ def test_a_prepare_that_was_too_late_is_run_if_the_clock_is_set_back() -> None:
     assert world.orders == [("E1.1", "prepare", "a")]
 
 
+def test_after_the_clock_was_set_back_each_case_is_evaluated_once() -> None:
+    planner = Planner()
+    planner.update(steps.CaseProgress(a_case(hook("a"))))
+    planner.plan(World(BEGINNING + timedelta(seconds=899), 0.0))
+    set_back = World(BEGINNING + timedelta(seconds=299), 0.0)
+    planner.plan(set_back)
+    evaluated = planner.evaluated
+    planner.plan(set_back)
+    assert planner.evaluated == evaluated
+
+
 def test_a_released_hook_is_given_to_the_next_event() -> None:
     first, second = a_case(hook("a"), id="E1.1"), a_case(hook("a"), of=event("E2"), id="E2.1")
     planner = Planner()

@@ -435,6 +435,15 @@ def test_a_step_whose_notice_ends_in_a_window_starts_then() -> None:
     assert (event.span.opens, event.span.closes) == (START, START + HOUR)
 
 
+@pytest.mark.parametrize(("lasts", "not_before"), [(HOUR, START + 2 * HOUR), (HOUR + SECOND, None)])
+def test_a_step_may_last_exactly_as_long_as_its_window(lasts: int, not_before: Time | None) -> None:
+    rollout = a_rollout(
+        1, windows=(parse_window("10:00-11:00"),), lasts=lasts, must_end_in_window=True
+    )
+    found = appointment(rollout, World(at=START))
+    assert (found and found.not_before) == not_before
+
+
 def test_a_window_far_away_is_waited_for_before_anything_is_announced() -> None:
     """The next fifth Monday in February is years away, but there is one in some other month."""
     world = RolloutWorld(a_rollout(1, windows=(parse_window("5th mon 02:00-06:00"),)))

@@ -16,6 +16,7 @@ import pytest
 from forewarn.drivers.hosts import fences as module
 from forewarn.drivers.hosts.fences import Fences, FencesUnusable
 from helpers.driver_processes import fences
+from helpers.power_cut import PowerCut
 
 ADMITTING = """
 import asyncio, sys
@@ -83,6 +84,16 @@ def test_nothing_is_admitted_that_cannot_be_stored(
             with pytest.raises(OSError, match="full"):
                 admit(kept, 7)
         assert admit(kept, 6) == 0
+
+
+def test_a_number_that_was_admitted_outlives_a_loss_of_power(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    power_cut = PowerCut(monkeypatch)
+    with fences(tmp_path) as kept:
+        assert admit(kept, 7) == 0
+    file = tmp_path / module.FILE
+    assert power_cut.left(file) == file.read_bytes()
 
 
 def test_a_file_that_cannot_be_used_is_an_error_at_the_start(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from forewarn.metadata.publishing.messages import (
     Welcome,
 )
 from forewarn.metadata.upstream import GroupNews
+from helpers.power_cut import PowerCut
 
 VIEW = GroupView(name="web", kind=GroupKind.SCALE_SET, enabled=True, incarnation=7, events=())
 MESSAGES: list[JournalMessage] = [
@@ -132,6 +133,17 @@ def test_a_journal_is_long_when_it_has_doubled(
     journal.replace(MESSAGES)
     assert not journal.long
     assert journal.read() == MESSAGES
+
+
+def test_a_journal_that_was_replaced_survives_a_loss_of_power(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    power_cut = PowerCut(monkeypatch)
+    journal.replace(MESSAGES)
+    assert power_cut.left(journal.path) == journal.path.read_bytes()
+    journal.append(MESSAGES[-1])
+    journal.sync()
+    assert power_cut.left(journal.path) == journal.path.read_bytes()
 
 
 def test_a_full_disk_is_reported_and_the_journal_is_kept(journal: Journal) -> None:
