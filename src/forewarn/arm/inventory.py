@@ -148,7 +148,7 @@ class Inventory:
         there is none of that name."""
         of_subscription = [
             group
-            for group in self._visible()
+            for group in self.visible()
             if subscription_of(group).lower() == subscription.lower()
         ]
         if not of_subscription and subscription.lower() != DEFAULT_SUBSCRIPTION:
@@ -172,14 +172,12 @@ class Inventory:
             )
         return found
 
-    def _visible(self) -> Iterator[Group]:
+    def visible(self) -> Iterator[Group]:
         return (group for group in self._index.groups() if self._call.sees(group.name))
 
     def subscriptions(self) -> list[str]:
         """Return all subscriptions; there is always the default one."""
-        found = {
-            subscription_of(group).lower(): subscription_of(group) for group in self._visible()
-        }
+        found = {subscription_of(group).lower(): subscription_of(group) for group in self.visible()}
         return sorted({**found, DEFAULT_SUBSCRIPTION: DEFAULT_SUBSCRIPTION}.values())
 
     def resource_groups(self, subscription: str) -> dict[str, str]:
@@ -272,7 +270,7 @@ class Inventory:
     def hosts(self) -> list[Host]:
         hosts = self._call.hosts.hosts()
         if self._call.limited:  # of many hosts, few are looked at closely
-            places = {place for group in self._visible() for place in _hosts_of(group)}
+            places = {place for group in self.visible() for place in _hosts_of(group)}
             hosts = [host for host in hosts if host.name in places]
         return [host for host in hosts if host_visible(self._call, host.name)]
 

@@ -1,7 +1,8 @@
 """The rows of a query: how values are compared, the functions, and the steps that rows go through.
 
-Rows are read one after the other, and only sorting keeps them. Among them there is None now and
-then, which every step passes on: it lets whoever runs the query do something else.
+Rows are read one after the other, and only sorting and summarizing keep them: as bytes, which take
+little memory and no time of the garbage collector. Among them there is None now and then, which
+every step passes on: it lets whoever runs the query do something else.
 
 What is missing is the value None, whose text is empty. If one of two values is a text, their texts
 are compared. There is no third truth value.
@@ -12,15 +13,16 @@ from __future__ import annotations
 import heapq
 import operator
 import random
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
 
 MAX_KEPT = 100_000  # rows that are sorted, or groups of a summary
+MAX_BYTES = 200_000_000  # of all of them
 MAX_TEXT = 100_000  # characters of a text that is made of something else
 RUN = 1_000  # rows that are sorted at once
+PORTION = 50  # rows that a step gives without a None among them
 
 Value: TypeAlias = Any  # a text, a number, True, False, None, a list or an object
 Rows: TypeAlias = Iterator["Row | None"]
@@ -28,7 +30,7 @@ Step: TypeAlias = Callable[[Rows], Rows]
 Expression: TypeAlias = Callable[["Row"], Value]
 Key: TypeAlias = tuple[Expression, bool, bool]  # whether it descends, and None comes first
 
-_encode = msgspec.json.Encoder().encode
+_encode, _decode = msgspec.json.Encoder().encode, msgspec.json.Decoder().decode
 
 
 class KustoError(Exception):
@@ -37,6 +39,8 @@ class KustoError(Exception):
 
 class Row(dict[str, Value]):
     """The columns of a row, of which some are made whenever they are read."""
+
+    __slots__ = ("make",)
 
     def __init__(
         self, columns: Mapping[str, Value], make: Callable[[str], Value] | None = None
@@ -209,11 +213,7 @@ def take(number: int) -> Step:
 
 
 def sample(number: int) -> Step:
-    def step(rows: Rows) -> Rows:
-        kept = yield from _keep(rows)
-        yield from random.sample(kept, min(number, len(kept)))
-
-    return step
+    return sort([(lambda _: random.random(), False, False)], number)
 
 
 def count(rows: Rows) -> Rows:
@@ -242,43 +242,93 @@ def group(named: Mapping[str, Expression], counted: str = "") -> Step:
     """Make one row of those that have the same values; `counted` is a column with their number."""
 
     def step(rows: Rows) -> Rows:
-        groups: dict[tuple[Any, ...], list[Any]] = {}
-        if not named:
-            groups[()] = [{}, 0]
+        groups = {} if named else {b"[]": 0}
+        size = 0
         for row in rows:
             if row is None:
                 yield None
                 continue
-            values = _made(row, named)
-            key = tuple((type(value), as_text(value)) for value in values.values())
-            groups.setdefault(key, [values, 0])[1] += 1
-            _check_kept(len(groups))
-        for values, number in groups.values():
-            yield Row({**values, **({counted: number} if counted else {})})
+            values = _encode([value(row) for value in named.values()])
+            groups[values] = groups.get(values, 0) + 1
+            if groups[values] == 1:
+                size += len(values)
+                _check_kept(len(groups), size)
+        yield from _in_portions(
+            Row(
+                {
+                    **dict(zip(named, _decode(values), strict=True)),
+                    **({counted: n} if counted else {}),
+                }
+            )
+            for values, n in groups.items()
+        )
 
     return step
+
+
+class _Kept(msgspec.Struct, frozen=True, gc=False):
+    """A row that is kept."""
+
+    ranks: tuple[tuple[int, Any], ...]  # of its values in the order of keys
+    columns: bytes
+    make: Callable[[str], Value] | None
+
+    @property
+    def size(self) -> int:
+        return sum(
+            (len(rank) for _, rank in self.ranks if isinstance(rank, str)), len(self.columns)
+        )
 
 
 def sort(keys: Sequence[Key], number: int | None = None) -> Step:
     """Sort rows, and take the first of them if there is a number."""
 
     def step(rows: Rows) -> Rows:
-        kept = yield from _keep(rows)
-        for value, descends, nulls_first in reversed(keys):
-            runs = []
-            for start in range(0, len(kept), RUN):
-                run = kept[start : start + RUN]
-                ranked = [(_rank(value(row), nulls_first is not descends), row) for row in run]
-                runs.append(sorted(ranked, key=itemgetter(0), reverse=descends))
+        kept: list[_Kept] = []
+        size = 0
+        for row in rows:
+            if row is None:
                 yield None
-            kept = []
-            for _, row in heapq.merge(*runs, key=itemgetter(0), reverse=descends):
-                kept.append(row)
-                if len(kept) % RUN == 0:
-                    yield None
-        yield from kept[:number]
+                continue
+            ranks = tuple(_rank(value(row), first is not down) for value, down, first in keys)
+            kept.append(_Kept(ranks, _encode(row), row.make))
+            size += kept[-1].size
+            _check_kept(len(kept), size)
+        for place, (_, descends, _) in reversed([*enumerate(keys)]):
+            kept = yield from _sorted(kept, place, descends)
+        while number is not None and len(kept) > number:
+            del kept[max(number, len(kept) - RUN) :]
+            yield None
+        kept.reverse()
+        last = (kept.pop() for _ in range(len(kept)))  # what was given is not kept any longer
+        yield from _in_portions(Row(_decode(row.columns), row.make) for row in last)
 
     return step
+
+
+def _sorted(rows: list[_Kept], place: int, descends: bool) -> Generator[None, None, list[_Kept]]:
+    """Sort rows by one of their ranks."""
+
+    def rank(row: _Kept) -> tuple[int, Any]:
+        return row.ranks[place]
+
+    runs = []
+    for start in range(0, len(rows), RUN):
+        runs.append(sorted(rows[start : start + RUN], key=rank, reverse=descends))
+        yield None
+    merged = []
+    for row in heapq.merge(*runs, key=rank, reverse=descends):
+        merged.append(row)
+        if len(merged) % RUN == 0:
+            yield None
+    return merged
+
+
+def _in_portions(rows: Iterable[Row]) -> Rows:
+    for number, row in enumerate(rows):
+        if number % PORTION == 0:
+            yield None
+        yield row
 
 
 def _rank(value: Value, nulls_low: bool) -> tuple[int, Any]:
@@ -292,17 +342,9 @@ def _rank(value: Value, nulls_low: bool) -> tuple[int, Any]:
     return (3, value) if isinstance(value, str) else (4, as_text(value))
 
 
-def _keep(rows: Rows) -> Generator[None, None, list[Row]]:
-    kept = []
-    for row in rows:
-        if row is None:
-            yield None
-        else:
-            kept.append(row)
-            _check_kept(len(kept))
-    return kept
-
-
-def _check_kept(number: int) -> None:
-    if number > MAX_KEPT:
-        raise KustoError(f"a query sorts or summarizes at most {MAX_KEPT:,} rows; choose by where")
+def _check_kept(number: int, size: int) -> None:
+    if number > MAX_KEPT or size > MAX_BYTES:
+        raise KustoError(
+            f"a query sorts or summarizes at most {MAX_KEPT:,} rows of {MAX_BYTES // 1_000_000} MB;"
+            " choose rows by where, or columns by project"
+        )

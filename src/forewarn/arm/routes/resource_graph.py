@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from forewarn.arm import inventory as i
 from forewarn.arm.admission import TENANT
 from forewarn.arm.errors import ArmError
@@ -34,6 +36,8 @@ MAX_ROWS = 1_000  # of one answer
 PAGE = 200  # events that are read at a time
 MAX_SECONDS = 20.0  # of a query
 TURN = 0.002  # seconds until other requests have their turn
+
+_encode = msgspec.json.Encoder().encode
 
 
 @route("POST", "/providers/Microsoft.ResourceGraph/resources")
@@ -64,37 +68,51 @@ async def query_resources(request: Request) -> Answer:
                 source: _Source = _Events(request, inventory, visible, until)
             else:
                 source = _Resources(inventory, visible, request.now)
-            shown, total = await _run(query, source, start, size)
+            page = _Page(query.columns, start, size, form)
+            await _run(query, source, page)
     except KustoError as error:
         raise _invalid(hidden(str(error))) from error
-    answer: dict[str, Any] = {"totalRecords": total, "count": len(shown), "facets": []}
-    answer |= {"data": shown, "resultTruncated": "false"}
-    if start + size < total:
+    answer: dict[str, Any] = {"totalRecords": page.total, "count": len(page.rows), "facets": []}
+    answer |= {"data": page.data(), "resultTruncated": "false"}
+    if start + size < page.total:
         answer |= {"$skipToken": f"{start + size}-{until}", "resultTruncated": "true"}
-    if form == "table":
-        columns = [{"name": name, "type": _type(name, shown)} for name in query.columns]
-        cells = [list(row.values()) for row in shown]
-        answer["data"] = {"columns": columns, "rows": cells}
     return Answer(body=answer)
 
 
-async def _run(query: Query, source: _Source, start: int, size: int) -> tuple[list[Any], int]:
-    """Return the rows of a page, and how many there are in all. Raises KustoError."""
-    shown: list[dict[str, Value]] = []
-    total, began = 0, guard.monotonic()
-    turn = began
+class _Page:
+    """A part of the rows, each of which is encoded at once, and how many there are in all."""
+
+    def __init__(self, columns: Iterable[str], start: int, size: int, form: str) -> None:
+        self._types: dict[str, set[type]] = {name: set() for name in columns}
+        self._wanted, self._table = range(start, start + size), form == "table"
+        self.rows: list[msgspec.Raw] = []
+        self.total = 0
+
+    def add(self, row: Row) -> None:
+        if self.total in self._wanted:
+            cells = {name: row[name] for name in self._types}
+            for name, value in cells.items():
+                self._types[name].add(type(value))
+            self.rows.append(msgspec.Raw(_encode([*cells.values()] if self._table else cells)))
+        self.total += 1
+
+    def data(self) -> Any:
+        columns = [{"name": n, "type": _type(types)} for n, types in self._types.items()]
+        return {"columns": columns, "rows": self.rows} if self._table else self.rows
+
+
+async def _run(query: Query, source: _Source, page: _Page) -> None:
+    """Add the rows of a query to a page. Raises KustoError."""
+    turn = began = guard.monotonic()
     for row in query.run(_in_turns(source.rows())):
         if row is not None:
-            if start <= total < start + size:
-                shown.append({name: row[name] for name in query.columns})
-            total += 1
+            page.add(row)
         if row is None or guard.monotonic() - turn > TURN:
             await source.load()
             await guard.pause(0)
             turn = guard.monotonic()
             if turn - began > MAX_SECONDS:
                 raise KustoError(f"it takes more than {MAX_SECONDS:g} s; choose fewer rows")
-    return shown, total
 
 
 def _in_turns(rows: Rows) -> Rows:
@@ -133,7 +151,9 @@ class _Events(_Source):
         self, request: Request, inventory: i.Inventory, subscriptions: Iterable[str], until: Time
     ) -> None:
         self._platform, self._now, self._until = request.call.platform, request.now, until
-        self._groups = {g.name: g for s in subscriptions for g in inventory.groups(s)}
+        within = {subscription.lower() for subscription in subscriptions}
+        groups = inventory.visible()
+        self._groups = {g.name: g for g in groups if i.subscription_of(g).lower() in within}
         active = sorted(self._platform.active(), key=lambda event: event.raised_at)
         self._active, self._ids = active, {event.id for event in active}
         self._page: list[Event] = []
@@ -175,17 +195,25 @@ class _Events(_Source):
         return _row(i.subscription_of(group), resource, self._now)
 
 
-def _row(subscription: str, resource: Resource, now: Time) -> Row:
-    def make(column: str) -> Value:
-        view = resource.view(now)
+class _Columns(msgspec.Struct, frozen=True, gc=False):
+    """Makes the columns of a row that its resource has to be viewed for."""
+
+    resource: Resource
+    now: Time
+
+    def __call__(self, column: str) -> Value:
+        view = self.resource.view(self.now)
         if column != "properties":
             return view.get(column)
         properties = view["properties"]
         if instance := properties.pop("instanceView", None):  # Azure has it elsewhere
-            power = {"powerState": instance["statuses"][-1]} if resource.type == i.MACHINES else {}
+            is_machine = self.resource.type == i.MACHINES
+            power = {"powerState": instance["statuses"][-1]} if is_machine else {}
             properties["extended"] = {"instanceView": {**instance, **power}}
         return properties
 
+
+def _row(subscription: str, resource: Resource, now: Time) -> Row:
     return Row(
         {
             "id": resource.id,
@@ -202,13 +230,13 @@ def _row(subscription: str, resource: Resource, now: Time) -> Row:
             "identity": None,
             "extendedLocation": None,
         },
-        make,
+        _Columns(resource, now),
     )
 
 
-def _type(column: str, rows: list[dict[str, Value]]) -> str:
-    """Return the type of a column, by its values."""
-    types = {type(row[column]) for row in rows} - {type(None)}
+def _type(types: set[type]) -> str:
+    """Return the type of a column, by those of its values."""
+    types = types - {type(None)}
     names = {str: "string", bool: "boolean", int: "integer", float: "number"}
     return names.get(types.pop(), "object") if len(types) == 1 else "object" if types else "string"
 

@@ -19,7 +19,7 @@ from forewarn.arm.options import EXPAND, FILTER, PAGED, expansions, predicate
 from forewarn.arm.paging import page, page_of_parts
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import RESOURCE_GROUP, SUBSCRIPTION, route
-from forewarn.core import Group, GroupKind, Time
+from forewarn.core import Group, GroupKind, Machine, Time
 from forewarn.core.fleet import Host
 
 PROVIDER_EXPANSIONS = ("metadata", "resourceTypes/aliases")  # of which there are none
@@ -40,7 +40,7 @@ TYPES = {
 }
 
 
-class Resource(msgspec.Struct, frozen=True):
+class Resource(msgspec.Struct, frozen=True, gc=False):
     id: str
     name: str
     type: str
@@ -158,8 +158,16 @@ def _of_group(group: Group) -> Iterator[Resource]:
             id = i.machine_id(group, machine)
             yield Resource(
                 *(id, machine.name, i.MACHINES, location),
-                *(partial(views.virtual_machine, group, machine, expand=True), machine.tags, part),
+                *(_MachineView(group, machine), machine.tags, part),
             )
+
+
+class _MachineView(msgspec.Struct, frozen=True, gc=False):
+    group: Group
+    machine: Machine
+
+    def __call__(self, now: Time) -> dict[str, Any]:
+        return views.virtual_machine(self.group, self.machine, now, expand=True)
 
 
 def _scale_sets(groups: Iterable[Group]) -> Iterator[Resource]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -213,9 +214,44 @@ def test_rows_that_are_kept_and_texts_that_are_made_are_limited(
         with pytest.raises(KustoError, match="at most 3 rows"):
             run(f"Resources | {step}")
     assert run("Resources | summarize count() by location") != []
+    monkeypatch.setattr(r, "MAX_KEPT", 4)
+    monkeypatch.setattr(r, "MAX_BYTES", 500)
+    for step in (
+        "extend p = properties | sort by id",
+        "sort by tostring(properties)",
+        "distinct *",
+    ):
+        with pytest.raises(KustoError, match="choose rows by where, or columns by project"):
+            run(f"Resources | {step}")
+    assert len(run("Resources | project name | sort by name")) == 4
     monkeypatch.setattr(r, "MAX_TEXT", 20)
     with pytest.raises(KustoError, match="at most 20 characters"):
         run("Resources | project tostring(properties)")
+
+
+@pytest.mark.parametrize(
+    "step", ["sort by name", "top 400 by name", "sample 400", "distinct *", "summarize by name"]
+)
+def test_rows_that_were_kept_come_in_portions(step: str) -> None:
+    rows = iter([Row(dict.fromkeys(COLUMNS, str(number))) for number in range(500)])
+    most = run = count = 0
+    for row in parse(f"Resources | {step}", TABLES)[1].run(rows):
+        count += row is not None
+        run = 0 if row is None else run + 1
+        most = max(most, run)
+    assert count >= 400
+    assert most <= r.PORTION
+
+
+def test_the_garbage_collector_looks_at_no_row_that_is_kept() -> None:
+    def source() -> Iterator[Row | None]:
+        for number in range(1_000):
+            yield Row(dict.fromkeys(COLUMNS, str(number)))
+        yield None
+
+    found = parse("Resources | sort by name", TABLES)[1].run(source())
+    assert next(found) is None  # all have been read
+    assert sum(isinstance(each, Row) for each in gc.get_objects()) < 100
 
 
 WORDS = ["Resources", "|", "where", "name", "==", "'a'", "(", ")", "and", "or", "not", ",", "by"]
