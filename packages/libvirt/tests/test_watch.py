@@ -12,7 +12,7 @@ import pytest
 
 from forewarn.drivers.port import DriverContext, MachineState, Seen, SeenMachine
 from forewarn.support import guard
-from forewarn_libvirt import events
+from forewarn_libvirt import events, watch
 from forewarn_libvirt.driver import LibvirtDriver
 from forewarn_libvirt.options import LibvirtOptions
 from helpers.waiting import LIMIT, until_async
@@ -39,6 +39,7 @@ class Place:
         self.reports: list[Seen] = []
         self.reachable = True
         self.refused = 0
+        self.places = directory / "machines.toml"
 
     def define(self, name: str, metadata: str = "") -> Any:
         return self.connection.defineXML(DOMAIN.format(name=name, metadata=metadata))
@@ -70,7 +71,10 @@ class Place:
     def play(self, body: Callable[[], Awaitable[None]]) -> None:
         async def watch() -> None:
             context = DriverContext(hosts=("h1",))
-            driver = LibvirtDriver(LibvirtOptions(uri=self.uri), context, self.open)
+            options = LibvirtOptions(
+                uri=self.uri, machines=str(self.places) if self.places.exists() else ""
+            )
+            driver = LibvirtDriver(options, context, self.open)
             tasks = guard.Tasks()
             tasks.start(driver.watch(self.note), "watch")
             try:
@@ -93,7 +97,7 @@ def place(tmp_path: Path) -> Place:
 
 def test_all_domains_are_reported_with_what_the_inventory_wants_to_know(place: Place) -> None:
     place.define("idle")
-    described = "group='web' update_domain='2' address='10.0.0.1 fd00::1' spot='yes'"
+    described = "group='web' update_domain='2' address='10.0.0.1 fd00::1' spot='true'"
     running = place.define("web-0", MACHINE.format(described))
     running.create()
 
@@ -115,6 +119,36 @@ def test_all_domains_are_reported_with_what_the_inventory_wants_to_know(place: P
         update_domain=2,
         spot=True,
     )
+
+
+def test_a_file_says_where_machines_belong_by_their_name_or_uuid(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read again with all domains, and precedes the metadata of a domain."""
+    monkeypatch.setattr(watch, "ENUMERATE", 0.1)
+    first = place.define("web-0", MACHINE.format("group='other' spot='true'"))
+    place.define("web-1", MACHINE.format("group='web' update_domain='one'"))  # not a number
+    table = "[{}]\ngroup = 'web'\nupdate_domain = 1\naddress = '10.0.0.1'\n"
+    place.places.write_text(table.format(first.UUIDString()))
+
+    def described(name: str) -> object:
+        machine = place.machine(name)
+        assert machine
+        return machine.group, machine.update_domain, machine.addresses, machine.spot
+
+    async def body() -> None:
+        await place.whole()
+        assert described("web-0") == ("web", 1, ("10.0.0.1",), False)
+        assert described("web-1") == ("", None, (), False)
+        place.places.write_text("[web-0")
+        reports = len(place.reports)
+        await until_async(lambda: len(place.reports) > reports + 1, "enumerations")
+        assert described("web-0") == ("web", 1, ("10.0.0.1",), False)  # as it was
+        place.places.write_text(table.format("web-1"))
+        await until_async(lambda: described("web-1") == ("web", 1, ("10.0.0.1",), False))
+        assert described("web-0") == ("other", None, (), True)
+
+    place.play(body)
 
 
 def test_what_somebody_does_to_a_domain_is_reported(place: Place, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ after a crash or a take-over. How one step is taken is `steps.py`.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -40,6 +41,7 @@ from forewarn.support.program import find_program
 from forewarn_libvirt.checks import why_not
 from forewarn_libvirt.definitions import Definitions
 from forewarn_libvirt.hosts import Hosts, Unreachable
+from forewarn_libvirt.machines import read_places
 from forewarn_libvirt.migrations import Migrations
 from forewarn_libvirt.options import LibvirtOptions
 from forewarn_libvirt.steps import Refused, Steps, Unclear, Wait
@@ -118,7 +120,8 @@ class LibvirtDriver(Driver):
         """Without hosts of its own, as in the service, it watches those that the options name."""
         threads = ThreadPoolExecutor(len(self._watched) or 1, "libvirt-watch")
         try:
-            watches = [Watch(host, self._hosts, threads, report) for host in self._watched]
+            places = functools.partial(read_places, self._options.machines)
+            watches = [Watch(host, self._hosts, places, threads, report) for host in self._watched]
             await asyncio.gather(*(watch.run() for watch in watches))
         finally:
             threads.shutdown(wait=False, cancel_futures=True)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeAlias
 from xml.etree import ElementTree
 
 import libvirt
+import msgspec
 
 from forewarn.drivers.port import MachineState, SeenMachine
 from forewarn_libvirt.hosts import Domain
@@ -15,6 +18,18 @@ from forewarn_libvirt.hosts import Domain
 # Where a machine belongs, in the metadata of its domain:
 # <machine xmlns="urn:forewarn:machine:1" group="web" update_domain="0" address="10.0.0.1"/>
 MACHINE = "urn:forewarn:machine:1"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a machine belongs in the inventory."""
+
+    group: str = ""
+    update_domain: int | None = None
+    address: str = ""  # one or several
+    spot: bool = False
+
+
+Places: TypeAlias = Mapping[str, Place]  # by UUID or name of a domain
 
 _KIB = 1 << 10
 _STATES = {
@@ -39,26 +54,37 @@ _REASONS = {  # why a domain is in a state, by the names that libvirt gives them
 _AGENT = "devices/channel[@type='unix']/target[@name='org.qemu.guest_agent.0']"
 
 
-def seen(domain: Domain) -> SeenMachine:
+def read_places(path: str) -> Places:
+    """Read the file that says where machines belong. Raises OSError and ValueError."""
+    return msgspec.toml.decode(Path(path).read_bytes(), type=dict[str, Place]) if path else {}
+
+
+def seen(domain: Domain, places: Places) -> SeenMachine:
     """Raises libvirtError, also if the domain is gone meanwhile."""
     definition = ElementTree.fromstring(domain.handle.XMLDesc(0))
     _, most, _, cpus, _ = domain.handle.info()
-    written = definition.find(f"metadata/{{{MACHINE}}}machine")
-    place = {} if written is None else written.attrib
-    number = place.get("update_domain", "")
+    name, vm_id = domain.handle.name(), domain.handle.UUIDString()
+    place = places.get(vm_id) or places.get(name) or _described(definition)
     return SeenMachine(
-        name=domain.handle.name(),
-        vm_id=domain.handle.UUIDString(),
+        name=name,
+        vm_id=vm_id,
         state=_state(domain),
         reason=_REASONS.get((domain.state, domain.reason), ""),
-        addresses=tuple(place.get("address", "").split()) or _addresses(domain, definition),
+        addresses=tuple(place.address.split()) or _addresses(domain, definition),
         ports=dict(_ports(definition)),
         memory=most * _KIB,
         cpus=cpus,
-        group=place.get("group", ""),
-        update_domain=int(number) if number.isdecimal() else None,
-        spot=place.get("spot") in ("true", "yes", "1"),
+        group=place.group,
+        update_domain=place.update_domain,
+        spot=place.spot,
     )
+
+
+def _described(definition: ElementTree.Element) -> Place:
+    written = definition.find(f"metadata/{{{MACHINE}}}machine")
+    with contextlib.suppress(msgspec.ValidationError):
+        return msgspec.convert({} if written is None else written.attrib, Place, strict=False)
+    return Place()
 
 
 def _state(domain: Domain) -> MachineState:

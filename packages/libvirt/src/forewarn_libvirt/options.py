@@ -11,6 +11,7 @@ from forewarn.core.time import Duration
 from forewarn.drivers.port import DriverOptions
 from forewarn.support.program import ProgramUnusable, find_program
 from forewarn.support.text import parse_duration
+from forewarn_libvirt.machines import read_places
 
 HOST = "{host}"
 FILES_PER_HOST = 4  # a connection, and what wakes it up
@@ -40,11 +41,12 @@ class LibvirtOptions(DriverOptions, frozen=True, kw_only=True, forbid_unknown_fi
     shared: tuple[str, ...] = ()  # directories whose disks are the same on all hosts
     copy_disks: bool = False  # copy the other disks when a machine is migrated
     keep_disks: bool = True  # when a machine is evicted or deleted
+    machines: str = ""  # a file that says where machines belong, beside the metadata of domains
     definitions: str = ""  # a directory that outlives hosts, for the definitions of their machines
     work: tuple[str, ...] = ()  # the program that does the work on empty hosts, and its arguments
     work_timeout: str = "1h"  # for one call of it
 
-    paths: ClassVar[tuple[str, ...]] = ("definitions",)
+    paths: ClassVar[tuple[str, ...]] = ("definitions", "machines")
     programs: ClassVar[tuple[str, ...]] = ("work",)
 
     def problems(self) -> Iterator[tuple[str, str]]:
@@ -62,6 +64,10 @@ class LibvirtOptions(DriverOptions, frozen=True, kw_only=True, forbid_unknown_fi
         for path in self.shared:
             if not path.startswith("/"):
                 yield "shared", f"'{path}' is not an absolute path"
+        try:
+            read_places(self.machines)
+        except (OSError, ValueError) as error:
+            yield "machines", f"'{self.machines}' cannot be used: {error}"
         if self.work:
             try:
                 find_program(self.work)

@@ -17,8 +17,10 @@ import msgspec
 
 from forewarn.drivers.port import MachineState, Seen, SeenMachine
 from forewarn.support import guard
+from forewarn.support.logs import logger
 from forewarn_libvirt import machines, notes
 from forewarn_libvirt.hosts import Domain, Hosts, Unreachable, reaching
+from forewarn_libvirt.machines import Places
 
 ENUMERATE = 30.0  # seconds between two looks at all domains
 LOOK = 0.5  # seconds between two looks at the connection
@@ -31,15 +33,24 @@ _EVENTS = (
     libvirt.VIR_DOMAIN_EVENT_ID_AGENT_LIFECYCLE,
 )
 
+log = logger("forewarn")
+
 
 class Watch:
     """The domains of one host."""
 
     def __init__(
-        self, host: str, hosts: Hosts, threads: Executor, report: Callable[[Seen], None]
+        self,
+        host: str,
+        hosts: Hosts,
+        places: Callable[[], Places],
+        threads: Executor,
+        report: Callable[[Seen], None],
     ) -> None:
         self._host = host
         self._hosts = hosts
+        self._read_places = places
+        self._places: Places = {}
         self._threads = threads
         self._report = report
         self._connection: Any = None  # of which there are events
@@ -107,10 +118,17 @@ class Watch:
 
     def _enumerate(self) -> Seen:
         with reaching(self._host):
+            self._note_places()
             handles = self._connection.listAllDomains()
             found = [self._seen(handle) for handle in handles]
         self._known = {machine.name: machine for machine in found if machine is not None}
         return Seen(host=self._host, machines=tuple(self._known.values()), whole=True)
+
+    def _note_places(self) -> None:
+        try:
+            self._places = self._read_places()
+        except (OSError, ValueError) as error:  # then they stay as they were
+            log.warning("the file libvirt.machines cannot be used", why=str(error))
 
     def _look(self, names: Iterable[str]) -> Seen:
         found: list[SeenMachine] = []
@@ -146,7 +164,7 @@ class Watch:
             domain = Domain(self._host, handle)
             if domain.migrating:
                 return self._known.get(handle.name())
-            return machines.seen(domain)
+            return machines.seen(domain, self._places)
         except libvirt.libvirtError as error:
             if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
                 raise
