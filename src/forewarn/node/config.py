@@ -91,6 +91,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     fleet_file: str = ""  # the path that `fleet` was read from, for messages
     placement: Placement | None = None  # which source counts if a fleet file contradicts a move
     inventory: str = "off"  # what drivers see of machines: off, report, follow
+    inventory_groups: tuple[str, ...] = ("*",)  # to which machines may be added: patterns
     restart_crashed: bool = False  # machines, if the inventory follows what is seen
     record_moves: bool = True  # of machines that are heard by the node of another host
     removal_limit: RemovalLimit | None = None  # how many machines a change may remove; None: all

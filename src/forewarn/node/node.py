@@ -391,7 +391,9 @@ class Node(Component):
             config.address_rules,
         )
         self.inventory = FollowedInventory(
-            store, platform, self.fleet_apply, self.host_index, restarts=config.restart_crashed
+            *(store, platform, self.fleet_apply, self.host_index),
+            groups=config.inventory_groups,
+            restarts=config.restart_crashed,
         )
         self.executor.on_attempt = self.metrics.attempted
         self.health = ServiceHealth(

@@ -270,6 +270,19 @@ def test_what_is_described_at_the_hypervisor_is_added() -> None:
     play(body)
 
 
+def test_machines_are_only_added_to_groups_that_are_allowed() -> None:
+    async def body(of: Fleet) -> None:
+        of.see_all()
+        of.see("h2", vm("db_0", group="web", addresses=("10.0.0.9",)))
+        await until_async(lambda: "inventory_groups" in of.problem("db_0"))
+        assert of.host_of("db_0") is None
+        of.see("h1", vm("web_1"))
+        of.see("h2", removed=("web_1",))  # those of any group are followed
+        await until_async(lambda: of.host_of("web_1") == "h1")
+
+    play(body, inventory_groups=("w?b-*", "sql"))
+
+
 def test_what_has_crashed_is_restarted_once() -> None:
     async def body(of: Fleet) -> None:
         of.see_all()

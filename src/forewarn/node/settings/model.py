@@ -133,6 +133,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         ""  # which source counts for hosts of machines: file, reported; empty: undecided
     )
     inventory: str = "off"  # what drivers see of machines: off, report, follow
+    # To which machines may be added with inventory = "follow": a pattern with * and ?, or a list.
+    inventory_groups: str | list[str] = "*"
     on_crash: str = "report"  # with inventory = "follow", of machines: report, restart
     unreported_moves: str = "record"  # of machines that poll on another host: record, hold
     silence: str = "24h"  # time without a poll after which a group is disabled

@@ -138,12 +138,14 @@ class _Validation:
         if arm is not None:
             self._check_arm_address(arm.address, guests, control, nodes)
         state = self._get("state", self._state, Path(Settings().state))
+        groups = settings.inventory_groups
         configuration = Config(
             fleet=self._get("fleet", lambda: self._fleet(guests, nodes, local_node), None),
             fleet_file=settings.fleet,
             force_fleet=False,
             placement=self._get("placement", self._placement, None),
             inventory=settings.inventory,
+            inventory_groups=(groups,) if isinstance(groups, str) else tuple(groups),
             restart_crashed=settings.on_crash == "restart",
             record_moves=self._settings.unreported_moves == "record",
             removal_limit=self._get("max_removals", self._removal_limit, None),

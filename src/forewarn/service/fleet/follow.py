@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 
 import msgspec
 
@@ -44,14 +45,17 @@ class FollowedInventory:
         fleet_apply: FleetApply,
         host_index: HostIndex,
         *,
+        groups: Sequence[str],
         restarts: bool,
     ) -> None:
-        """`restarts`: whether what has crashed is restarted."""
+        """`groups`: patterns of those to which machines may be added. `restarts`: whether what has
+        crashed is restarted."""
         self._store = store
         self._platform = platform
         self._machine_index = platform.machine_index
         self._fleet_apply = fleet_apply
         self.sightings = host_index.sightings
+        self._groups = groups
         self._restarts = restarts
         self._removed: deque[float] = deque()  # when machines were removed, in guard time
         self.problems: dict[str, str] = {}  # by machine: why its difference is not followed
@@ -114,6 +118,8 @@ class FollowedInventory:
     async def _add(self, found: Difference, seen: SeenMachine, by: str) -> str:
         if len(found.hosts) > 1:
             return f"it is on several hosts: {listing(found.hosts)}"
+        if not any(fnmatchcase(seen.group, pattern) for pattern in self._groups):
+            return f"nothing may be added to group '{seen.group}' (inventory_groups)"
         if not seen.addresses:
             return "none of its addresses is known"
         entry = {

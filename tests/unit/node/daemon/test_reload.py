@@ -152,6 +152,7 @@ OTHERS = {  # a value of each setting that is not the default, with what it take
     "max_removals": 'max_removals = "5"',
     "placement": 'placement = "file"',
     "inventory": 'inventory = "report"',
+    "inventory_groups": 'inventory_groups = ["web"]',
     "on_crash": 'inventory = "follow"\non_crash = "restart"',
     "unreported_moves": 'unreported_moves = "hold"',
     "silence": 'silence = "1h"',
