@@ -43,6 +43,7 @@ from forewarn.support.message_stream import (
     Misbehaved,
     at_most,
 )
+from forewarn.support.twins import Twins
 
 HELLO_WITHIN = 10.0  # seconds in which a process has to send its hello
 MAX_HELLO = 256 * 1024  # bytes of it
@@ -52,6 +53,10 @@ SENT_BY_PROCESS = 1024 * 1024  # bytes that a process may send in a second: all 
 SENT_BY_HOST = 16 * 1024  # and for each of its hosts
 RENEWAL_COST = 1_024  # bytes that a request for a certificate counts for
 CHECK_EVERY = 0.5  # seconds between two looks at the connections
+TWO_PROCESSES = (
+    "two driver processes have a certificate for this host, so neither is served; end the one that"
+    " is not on the host, or revoke its certificates and enroll the host again"
+)
 
 log = logger("forewarn")
 
@@ -92,6 +97,7 @@ class DriverConnections:
         self._by_host: dict[str, DriverConnection] = {}
         self._numbers = count(1)
         self._greeting: Counter[str] = Counter()  # by host: connections that are not served yet
+        self._twins = Twins()
         self._barred: dict[str, float] = {}  # by host: until when it gets no connection
         self._refused = LogThrottle()
         self._closing = False
@@ -186,9 +192,19 @@ class DriverConnections:
                 f"this is forewarn {__version__} (protocols {DRIVER_PROTOCOLS}), the driver process"
                 f" is {hello.version} (protocols {hello.protocols}); upgrade the older one"
             )
+        if any(self._is_twin(host, hello.instance) for host in hello.hosts):
+            return TWO_PROCESSES
         if hello.term > self._term():
             return f"it is of term {self._term()}, and there was {hello.term} before"
         return ""
+
+    def _is_twin(self, host: str, instance: str) -> bool:
+        """Return whether two processes have the certificate of a host, and serve neither then."""
+        if not instance or not self._twins.greeted(host, instance, guard.monotonic()):
+            return False
+        if connection := self._by_host.get(host):
+            self.cut(connection, TWO_PROCESSES)
+        return True
 
     def _enter(
         self, stream: MessageStream[FromDriver], hello: DriverHello, certificate: bytes

@@ -72,6 +72,7 @@ class DriverHello(msgspec.Struct, frozen=True, kw_only=True, tag="driver"):
     repeatable: bool  # as the driver says
     works: bool
     term: int = 0  # the highest of a control node that it has worked for
+    instance: Version = ""  # of the process; empty: not known
 
 
 class DriverWelcome(msgspec.Struct, frozen=True, kw_only=True, tag="welcome"):

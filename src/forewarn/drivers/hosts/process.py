@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import random
 import ssl
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeAlias
 
@@ -73,6 +74,7 @@ class DriverProcess:
         self._hosts = tuple(hosts)
         self._dials = dials
         self._fences = fences
+        self._instance = uuid.uuid4().hex
         self._slots = asyncio.Semaphore(at_once)
         self._events: dict[str, tuple[asyncio.Lock, int]] = {}  # and how many calls use the lock
         self._tasks = guard.Tasks(_log_failed_task)
@@ -151,6 +153,7 @@ class DriverProcess:
                     repeatable=self._driver.repeatable,
                     works=self._driver.works,
                     term=self._term,
+                    instance=self._instance,
                 )
             )
             async with asyncio.timeout(GREETED_WITHIN):

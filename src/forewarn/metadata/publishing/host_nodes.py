@@ -73,7 +73,6 @@ from forewarn.metadata.publishing.publisher import (
     Publisher,
 )
 from forewarn.metadata.publishing.strays import Strays
-from forewarn.metadata.publishing.twins import TWO_NODES, Twins
 from forewarn.metadata.upstream import LocalUpstream
 from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.indexes.unreachable_hosts import NodeConnection
@@ -93,7 +92,12 @@ from forewarn.support.message_stream import (
     frame,
 )
 from forewarn.support.text import GUID
+from forewarn.support.twins import Twins
 
+TWO_NODES = (
+    "two nodes have the certificate of this host, so neither is served; end the one on the clone,"
+    " or give each host a certificate of its own"
+)
 READ_LEASE = 6.0  # seconds
 SHOWN_WITHIN = READ_LEASE + 1.0  # seconds: then a change is shown, also without a silent node
 # Seconds after which a node gets another read lease of its own: nearly always, one is sent before

@@ -26,7 +26,7 @@ from forewarn.drivers.hosts.messages import (
     ToDriver,
 )
 from forewarn.drivers.port import Done, Ok, Unknown
-from forewarn.support import guard, message_stream
+from forewarn.support import guard, message_stream, twins
 from forewarn.support.message_stream import BrokenConnection, MessageStream, frame
 from helpers.driver_processes import Fleet, machine, play, seen, task
 from helpers.waiting import until_async
@@ -222,6 +222,29 @@ def test_another_connection_takes_the_place_of_the_first(tmp_path: Path) -> None
         await refused(first)
 
     play(tmp_path, body)
+
+
+def test_neither_of_two_processes_with_the_certificate_of_a_host_is_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them has a stolen certificate, and says what has become of machines elsewhere."""
+
+    async def body(control: Fleet) -> None:
+        answers = []
+        for name in ("one", "other") * 3:
+            stream = await control.dial("h1")
+            stream.send(hello(instance=name))
+            answers.append(type(await stream.receive()))
+        assert answers == [*[DriverWelcome] * 4, *[DriverRefused] * 2]
+        assert control.connections.of("h1") is None
+        await taken_over(control, "h2")
+        now = guard.monotonic()
+        monkeypatch.setattr(guard, "monotonic", lambda: now + twins.REMEMBERED)
+        stream = await control.dial("h1")
+        stream.send(hello(instance="one"))
+        assert isinstance(await stream.receive(), DriverWelcome)
+
+    assert module.TWO_PROCESSES in reasons(tmp_path, body)
 
 
 def test_a_process_that_is_silent_is_cut_off(

@@ -1,8 +1,8 @@
-"""Processes that say to be the node of one host: one after the other, or two at a time."""
+"""Processes with the certificate of one host: one after the other, or two at a time."""
 
 from __future__ import annotations
 
-from forewarn.metadata.publishing.twins import MOST, REMEMBERED, Twins
+from forewarn.support.twins import MOST, REMEMBERED, Twins
 
 
 def greet(twins: Twins, *instances: str) -> list[bool]:

@@ -1,8 +1,10 @@
-"""Two nodes with the certificate of one host, such as that of a clone of its machine.
+"""Two processes with the certificate of one host, such as that of a clone of its machine, or of
+somebody who has stolen it.
 
-Each of them takes the other's place, so that both come back again and again; a node that was
-started again does not, since its former process has ended. As long as there are two, neither is
-served: guests of the one would be taken for informed when the other has confirmed a change.
+Each of them takes the other's place, so that both come back again and again; a process that was
+started again does not, since the former one has ended. As long as there are two, neither is to be
+served: of nodes, guests of the one would be taken for informed when the other has confirmed a
+change; of driver processes, the one would say what has become of the machines of the other.
 """
 
 from __future__ import annotations
@@ -12,11 +14,6 @@ import msgspec
 COMEBACKS = 2  # of a process after another one; a message of one that has ended may arrive late
 REMEMBERED = 30.0  # seconds after its last hello; a node without a connection sends one a second
 MOST = 8  # processes of one host that are remembered
-
-TWO_NODES = (
-    "two nodes have the certificate of this host, so neither is served; end the one on the clone,"
-    " or give each host a certificate of its own"
-)
 
 
 class _Process(msgspec.Struct, frozen=True):
@@ -30,7 +27,7 @@ class Twins:
         self._processes: dict[str, dict[str, _Process]] = {}
 
     def greeted(self, host: str, instance: str, at: float) -> bool:
-        """Note a hello from a process. Returns whether it is one of two nodes of its host."""
+        """Note a hello from a process. Return whether it is one of two of its host."""
         known = self._processes.get(host, {})
         processes = {n: p for n, p in known.items() if at - p.last < REMEMBERED}
         latest = next(reversed(processes), instance)
