@@ -37,8 +37,8 @@ def test_the_driver_is_found_by_its_name() -> None:
         ('uri = "qemu:///system"\nat_once = 0', "libvirt.at_once: must be at least 1"),
         ('uri = "qemu:///system"\nshared = ["disks"]', "'disks' is not an absolute path"),
         ('uri = "qemu:///system"\nwork = ["/nowhere"]', "libvirt.work: "),
-        ('uri = "qemu:///system"\nmachines = "none.toml"', "libvirt.machines: 'none.toml'"),
-        ('uri = "qemu:///system"\nmachines = "serve.toml"', "libvirt.machines: 'serve.toml'"),
+        ('uri = "qemu:///system"\nmachines = "none.toml"', "none.toml' cannot be used: "),
+        ('uri = "qemu:///system"\nmachines = "serve.toml"', "serve.toml' cannot be used: "),
         ('uri = "qemu:///system"\npostcopy = true', "libvirt.postcopy: unknown key"),
     ],
 )
