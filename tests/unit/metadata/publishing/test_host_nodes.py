@@ -25,7 +25,6 @@ from forewarn.metadata.publishing import (
     host_nodes,
     node_upstream,
     publisher,
-    twins,
     updates,
 )
 from forewarn.metadata.publishing.messages import (
@@ -54,7 +53,7 @@ from forewarn.service.engine import clock, executor
 from forewarn.service.fleet.read import parse
 from forewarn.service.platform.hosts import LIVE_MIGRATION
 from forewarn.store.port import HistoryQuery
-from forewarn.support import guard
+from forewarn.support import guard, twins
 from forewarn.support.message_stream import BrokenConnection, MessageStream, frame
 from helpers.host_nodes import FLEET, PATIENCE, Control, HostNode, host_node, until
 
@@ -227,14 +226,14 @@ def test_of_two_nodes_of_one_host_neither_is_served(
             monkeypatch.setattr(node.executor.driver, "perform", perform)
             async with host_node(control, "h1", tmp_path / "clone") as clone:
                 await until(
-                    lambda: h1.upstream.problem == clone.upstream.problem == twins.TWO_NODES
+                    lambda: h1.upstream.problem == clone.upstream.problem == host_nodes.TWO_NODES
                 )
                 assert not h1.upstream.connected
                 assert not clone.upstream.connected
                 assert node.host_index.unreachable.is_unreachable("h1")
                 connection = node.host_index.unreachable.connection("h1")
                 assert connection is not None
-                assert connection.ended == twins.TWO_NODES
+                assert connection.ended == host_nodes.TWO_NODES
                 id = await reboot(node, "web_0")
                 assert await h2.upstream.approve("web_1", "web", [id])
                 assert performed == []
