@@ -109,6 +109,19 @@ def test_a_query_of_a_megabyte_is_refused(arm: Arm) -> None:
     assert code(answer) == (413, "RequestEntityTooLarge")
 
 
+def test_an_answer_of_very_many_columns_is_refused(
+    arm: Arm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource_graph, "MAX_BYTES", 100_000)
+    columns = ", ".join(f"p{number} = properties" for number in range(50))
+    text = f"Resources | project {columns}"
+    answer = arm.call("POST", QUERIES, {"query": text})
+    assert code(answer) == (400, "BadRequest")
+    assert "set $top" in message(answer)
+    assert query(arm, f"{text} | count")["data"] == [{"Count": 7}]
+    assert query(arm, f"{text} | take 1")["count"] == 1
+
+
 def test_a_query_that_takes_long_is_refused(arm: Arm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource_graph, "TURN", -1.0)  # it is always over
     monkeypatch.setattr(resource_graph, "MAX_SECONDS", -1.0)
@@ -246,9 +259,49 @@ PUBLISHED: list[tuple[str, Any]] = [
         [("forewarn",)],
     ),
     (
-        "resources | where ['type'] == 'microsoft.compute/virtualmachines' | count",
-        "at character 19: expected a column",
+        "resources | where ['type'] == 'microsoft.compute/virtualmachines' and"
+        " ['id'] contains '/resourcegroups/far' | project ['name']",
+        [("far-0",)],
     ),
+    (
+        "resources | where id has '/providers/Microsoft.Compute/virtualMachines/' | count",
+        [(4,)],
+    ),
+    ("resources | where id !has '/resourceGroups/forewarn/' | project name", [("far-0",)]),
+    (
+        "resources | where type in~ ('Microsoft.Compute/virtualMachines',"
+        "'Microsoft.Compute/virtualMachineScaleSets') | summarize total = count () by type"
+        " | order by total desc, type asc | take 1",
+        [("microsoft.compute/virtualmachines", 4)],
+    ),
+    (
+        f"{MACHINES} | extend Shop = tags.team =~ 'shop' | summarize count() by Shop"
+        " | order by Shop asc",
+        [(False, 3), (True, 1)],
+    ),
+    (
+        f"{MACHINES} | where properties.hardwareProfile.vmSize !startswith 'Basic' and"
+        " properties['extended']['instanceView'].computerName == 'far-0' | project name",
+        [("far-0",)],
+    ),
+    (f"{MACHINES} | top 5 by name asc nulls last | summarize by subscriptionId | count", [(2,)]),
+    ("Resources | where type =~ 'microsoft.storage/storageaccounts' | count", [(0,)]),
+    (
+        "Resources | where type has 'microsoft.compute' | distinct type, location | count",
+        [(4,)],
+    ),
+    ("Resources | project-rename n = name", "at character 13: unknown operator"),
+    ("Resources | union (Resources)", "at character 13: unknown operator 'union'"),
+    ("Resources | extend n = strcat(name, '-', location)", "at character 24: unknown function"),
+    ("Resources | extend s = iff(isnull(zones), 'no', 'yes')", "at character 24: unknown func"),
+    ("Resources | extend c = case(name == 'a', 1, 2)", "at character 24: unknown function"),
+    ("Resources | where name has_any ('sql', 'web')", "at character 24: unknown comparison"),
+    ("Resources | where array_length(zones) > 1", "at character 19: unknown function"),
+    ("Resources | summarize make_list(name) by type", "at character 23: expected 'count'"),
+    ("Resources | summarize count(), dcount(type)", "at character 30: expected '|'"),
+    ("Resources | where name == @'far'", "at character 27: expected a column"),
+    ("let t = 'web'; Resources | where name == t", "at character 1: unknown table 'let'"),
+    ("ResourceContainers | where name == 'a'", "at character 1: unknown table"),
     ("Resources | project-away id", "at character 13: unknown operator 'project-away'"),
     ("Resources | where name matches regex '^sql.*'", "at character 24: unknown comparison"),
     ("Resources | join (Resources) on id", "at character 13: unknown operator 'join'"),
@@ -382,6 +435,66 @@ def test_the_query_of_azures_page_about_events_is_answered(publishing: Service) 
     columns = [column["name"] for column in found["data"]["columns"]]
     row = dict(zip(columns, found["data"]["rows"][0], strict=True))
     assert (row["properties_EventType"], row["properties_Resources"]) == ("Reboot", ["web_1"])
+
+
+# The same for events, by what is known of `web_1`, which is about to be restarted.
+PUBLISHED_EVENTS: list[tuple[str, Any]] = [
+    ("maintenanceresources | count", [(1,)]),
+    (
+        "maintenanceresources | where ['type'] == \"microsoft.maintenance/scheduledevents\""
+        " | where properties.EventStatus == 'Scheduled' | project properties.EventType",
+        [("Reboot",)],
+    ),
+    (
+        f"{EVENTS} | extend status = tostring(properties.EventStatus), Type ="
+        " tostring(properties.EventType) | summarize count() by status, Type",
+        [("Scheduled", "Reboot", 1)],
+    ),
+    (
+        f"{EVENTS} | where properties.Resources has 'WEB_1' and properties.EventSource =~ 'user'"
+        " | project machine = properties.Resources[0], properties.DurationInSeconds",
+        [("web_1", -1)],
+    ),
+    (
+        f"{EVENTS} | where id has '/virtualMachineScaleSets/web/'"
+        " | project owner = tostring(split(id, '/')[8]), resourceGroup, location",
+        [("web", "shop", "local")],
+    ),
+    (f"{EVENTS} | where properties.DurationInSeconds == -1 | count", [(1,)]),
+    (f"{EVENTS} | where properties.EventType in ('Freeze', 'Redeploy')", []),
+    (f"{EVENTS} | where properties.EventStatus !in~ ('completed', 'CANCELED') | count", [(1,)]),
+    (
+        f"{EVENTS} | where isnotempty(properties.NotBefore) | summarize count() by location",
+        [("local", 1)],
+    ),
+    ("maintenanceresources | where type =~ 'microsoft.maintenance/applyupdates'", []),
+    ("maintenanceresources | where type contains 'configurationassignments' | count", [(0,)]),
+    (
+        f"{EVENTS} | where todatetime(properties.NotBefore) > now()",
+        "at character 86: unknown function 'todatetime'",
+    ),
+    (f"{EVENTS} | mv-expand properties.Resources", "at character 80: unknown operator"),
+    (
+        "maintenanceresources | join kind=leftouter (resources) on $left.id == $right.id",
+        "at character 24: unknown operator 'join'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), PUBLISHED_EVENTS)
+def test_published_queries_about_events_are_answered_or_refused(
+    publishing: Service, text: str, expected: Any
+) -> None:
+    publishing["web_1"].restart()
+    publishing["silent-0"].restart()
+    arm = Arm(publishing)
+    if isinstance(expected, str):
+        answer = arm.call("POST", QUERIES, {"query": text})
+        assert code(answer) == (400, "BadRequest")
+        assert expected in message(answer)
+    else:
+        found = [tuple(row.values()) for row in query(arm, text)["data"]]
+        assert found == expected
 
 
 def test_pages_of_events_fit_together_while_events_go_on(

@@ -12,8 +12,9 @@ Resource Graph use.
     condition  = both {"or" both}
     both       = comparison {"and" comparison}
     comparison = operand [operator (operand | "(" operand {"," operand} ")")]
-    operand    = (text | number | "true" | "false" | name | name "(" [condition {"," condition}] ")"
-               | "(" condition ")") {"." name | "[" (text | number) "]"}
+    operand    = (text | number | "true" | "false" | name | "[" text "]"
+               | name "(" [condition {"," condition}] ")" | "(" condition ")")
+               {"." name | "[" (text | number) "]"}
 """
 
 from __future__ import annotations
@@ -238,6 +239,10 @@ class _Parser:
         elif token.kind == "word":
             name = self._known("column", self._columns)
             operand = _Read(r.column(name), name)
+        elif self._peek.kind == "text" and self._accept("["):
+            name = self._known("column", self._columns, "text")
+            self._expect("]")
+            operand = _Read(r.column(name), name)
         else:
             self._fail("a column, a text in quotes, a number or a function")
         return self._path(operand)
@@ -271,13 +276,13 @@ class _Parser:
         kept = read[0].name if name == "tostring" else ""
         return _Read(lambda row: function.of(*(v(row) for v in values)), kept, function.truth)
 
-    def _known(self, what: str, known: Collection[str]) -> str:
+    def _known(self, what: str, known: Collection[str], kind: str = "word") -> str:
         """Read a name, in any letter case unless there are two, as Azure does."""
-        name = self._token.shown
+        name = self._token.shown if kind == "word" else self._token.shown[1:-1]
         if name not in known:
             by_name = {each.lower(): each for each in known}
-            name = by_name.get(self._token.text, "")
-        if not name or self._token.kind != "word":
+            name = by_name.get(name.lower(), "")
+        if not name or self._token.kind != kind:
             self._fail(what, known)
         self._index += 1
         return name

@@ -38,20 +38,23 @@ class KustoError(Exception):
 
 
 class Row(dict[str, Value]):
-    """The columns of a row, of which some are made whenever they are read."""
+    """The columns of a row, of which some are made when they are read."""
 
-    __slots__ = ("make",)
+    __slots__ = ("_made", "make")
 
     def __init__(
         self, columns: Mapping[str, Value], make: Callable[[str], Value] | None = None
     ) -> None:
         super().__init__(columns)
         self.make = make
+        self._made: dict[str, Value] = {}  # apart, so that it is not kept
 
     def __missing__(self, column: str) -> Value:
         if self.make is None:
             raise KeyError(column)
-        return self.make(column)
+        if column not in self._made:
+            self._made[column] = self.make(column)
+        return self._made[column]
 
 
 _END = Row({})  # of rows
@@ -89,11 +92,12 @@ def _of_numbers(test: Callable[[Any, Any], bool]) -> Callable[[Value, Value], bo
 
 
 def _has(text: str, term: str) -> bool:
-    """Is a term in a text, with neither letters nor digits beside it?"""
+    """Is a term in a text, without a letter or a digit beside one of its own?"""
     start = text.find(term)
     while start >= 0:
         end = start + len(term)
-        if not text[start - 1 : start].isalnum() and not text[end : end + 1].isalnum():
+        around = (text[start - 1 : start], term[:1]), (term[-1:], text[end : end + 1])
+        if not any(one.isalnum() and other.isalnum() for one, other in around):
             return True
         start = text.find(term, start + 1)
     return False

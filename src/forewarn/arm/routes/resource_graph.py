@@ -32,7 +32,7 @@ COLUMNS = (
 )
 RESOURCES, EVENTS = "Resources", "MaintenanceResources"
 TABLES = {RESOURCES: COLUMNS, EVENTS: COLUMNS}
-MAX_ROWS = 1_000  # of one answer
+MAX_ROWS, MAX_BYTES = 1_000, 16_000_000  # of one answer
 PAGE = 200  # events that are read at a time
 MAX_SECONDS = 20.0  # of a query
 TURN = 0.002  # seconds until other requests have their turn
@@ -46,7 +46,7 @@ async def query_resources(request: Request) -> Answer:
     options = {} if body.get("options") is None else body["options"]
     text, subscriptions = body.get("query"), body.get("subscriptions")
     if not isinstance(text, str) or body.get("managementGroups"):
-        raise _invalid("expected a query of subscriptions, not of management groups")
+        raise _invalid("expected a query, of subscriptions, not of management groups")
     if not isinstance(options, dict) or not isinstance(subscriptions, list | None):
         raise _invalid("options must be an object, and subscriptions a list")
     if body.get("facets"):
@@ -86,14 +86,18 @@ class _Page:
         self._types: dict[str, set[type]] = {name: set() for name in columns}
         self._wanted, self._table = range(start, start + size), form == "table"
         self.rows: list[msgspec.Raw] = []
-        self.total = 0
+        self.total = self._bytes = 0
 
     def add(self, row: Row) -> None:
         if self.total in self._wanted:
             cells = {name: row[name] for name in self._types}
             for name, value in cells.items():
                 self._types[name].add(type(value))
-            self.rows.append(msgspec.Raw(_encode([*cells.values()] if self._table else cells)))
+            row = _encode([*cells.values()] if self._table else cells)
+            self._bytes += len(row)
+            if self._bytes > MAX_BYTES:
+                raise KustoError(f"an answer has at most {MAX_BYTES // 1_000_000} MB; set $top")
+            self.rows.append(msgspec.Raw(row))
         self.total += 1
 
     def data(self) -> Any:
