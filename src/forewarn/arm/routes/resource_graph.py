@@ -93,11 +93,11 @@ class _Page:
             cells = {name: row[name] for name in self._types}
             for name, value in cells.items():
                 self._types[name].add(type(value))
-            row = _encode([*cells.values()] if self._table else cells)
-            self._bytes += len(row)
+            shown = _encode([*cells.values()] if self._table else cells)
+            self._bytes += len(shown)
             if self._bytes > MAX_BYTES:
                 raise KustoError(f"an answer has at most {MAX_BYTES // 1_000_000} MB; set $top")
-            self.rows.append(msgspec.Raw(row))
+            self.rows.append(msgspec.Raw(shown))
         self.total += 1
 
     def data(self) -> Any:
