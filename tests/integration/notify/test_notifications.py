@@ -180,6 +180,26 @@ def test_a_restart_resumes_where_delivery_ended(tmp_path: Path, web: Web) -> Non
     run(play())
 
 
+def test_a_restart_resumes_within_a_commit(tmp_path: Path, web: Web) -> None:
+    disk = Disk()
+    web.answers = [(204, {}), *[(500, {})] * 1_000]
+
+    async def play() -> None:
+        config = webhook(tmp_path, web.port, kinds=["approved", "started"])
+        async with world(config, disk=disk) as w:
+            await w.node.platform.approve(await w.reboot("web-0"), "ann")
+            await received(web, 2)  # of one commit, the first was delivered, the second refused
+        async with world(config, disk=disk) as w:
+            web.answers.clear()
+            await until_async(lambda: w.state().messages == 1)
+        first, *others = [verified(request) for request in web.received]
+        assert first["type"] == "approved"
+        assert {other["type"] for other in others} == {"started"}
+        assert first["data"]["commit"]["seq"] == others[0]["data"]["commit"]["seq"]
+
+    run(play())
+
+
 def test_messages_that_are_too_old_are_skipped_and_counted(tmp_path: Path, web: Web) -> None:
     web.answers = [(500, {})] * 100_000
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from forewarn.core.time import MINUTE
+from forewarn.core.time import HOUR, MINUTE
 from forewarn.notify import follower
 from forewarn.notify.config import Notify
 from forewarn.store.memory import Disk
@@ -91,6 +91,32 @@ def test_changes_during_a_failure_are_one_message(tmp_path: Path) -> None:
     assert "Host h2" in rest["title"]
     assert rest["type"] == "failure"
     assert "Reboot of db-1" in rest["message"]
+
+
+def test_one_message_is_not_too_old_while_its_latest_change_is_not(tmp_path: Path) -> None:
+    async def play(web: Web) -> None:
+        config = people(tmp_path, web, kinds=["raised"], max_age="1h", at_most_every="1h")
+        async with world(config) as w:
+            await w.reboot("web-0", notice=6 * HOUR)
+            await until_async(lambda: w.state().messages == 1)  # and now an hour without another
+            web.answers = [FAILS] * 1_000_000
+            await w.reboot("db-0", notice=6 * HOUR)
+            await w.advance(50 * MINUTE)
+            await w.reboot("db-1", notice=6 * HOUR)
+            await w.configure(config)  # a reload: it is tried at once
+            await until_async(lambda: w.state().state == "failing")
+            await w.advance(20 * MINUTE)
+            failures = w.state().failures
+            await until_async(lambda: w.state().failures > failures + 1 or w.state().skipped > 0)
+            web.answers = []
+            await until_async(lambda: w.state().messages == 2 or w.state().skipped > 0)
+            assert w.state().skipped == 0
+
+    with Web() as web:
+        asyncio.run(play(web))
+    message = messages(web)[-1]["message"]
+    assert "db-0" in message
+    assert "db-1" in message
 
 
 def test_a_message_is_repeated_only_where_it_failed(tmp_path: Path) -> None:
