@@ -223,6 +223,77 @@ def test_what_a_receiver_answers_after_its_status_does_not_count(
     run(play())
 
 
+CODE = b'{"validationResponse": "%s"}'
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\n<html>",
+        b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 100_000,
+        b"HTTP/1.1 200 OK\r\n\r\n" + b" " * 1_000_000 + CODE,  # beyond what is read
+        b'HTTP/1.1 200 OK\r\n\r\n["%s"]',
+        b'HTTP/1.1 200 OK\r\n\r\n{"validationResponse": ["%s"]}',
+        b'HTTP/1.1 200 OK\r\n\r\n{"validationResponse": "%s',
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + CODE + b"\xff",
+        b"HTTP/1.1 302 Found\r\nLocation: /other\r\n\r\n" + CODE,
+        b"HTTP/1.1 500 Internal Server Error\r\n\r\n" + CODE,
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n" + CODE,
+        b"\x16\x03\x01\x02\x00",
+        b"",
+        None,  # it says nothing, and keeps the connection
+    ],
+)
+def test_a_receiver_that_validates_nonsense_gets_nothing_until_it_recovers(
+    answer: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "MAX_READING", 0.1)
+    recovered, received, writers = False, [], []
+
+    async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        [event] = msgspec.json.decode(await reader.readexactly(length))
+        if b"subscriptionvalidation" not in head:
+            received.append(event["data"]["resourceInfo"]["properties"]["EventStatus"])
+            writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+        elif recovered:
+            code = event["data"]["validationCode"].encode()
+            writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + CODE % code)
+        elif answer is None:
+            return
+        else:
+            code = event["data"]["validationCode"].encode()
+            writer.write(answer.replace(b"%s", code))
+        with contextlib.suppress(OSError):
+            await writer.drain()
+            writer.close()
+
+    async def play() -> None:
+        nonlocal recovered
+        server = await asyncio.start_server(receive, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        async with server, world(table(**{"event-grid": {"url": url, "timeout": "1s"}})) as w:
+            await publish(w, "web")
+            await w.reboot("web-0")
+            await until_async(lambda: w.state().failures >= 2)
+            assert w.state().last_error
+            assert received == []
+            await w.advance(DAY)
+            recovered = True
+            await until_async(lambda: w.state().messages == 3)
+            assert received == ["Scheduled", "Started", "Completed"]
+            assert w.state().state == "ok"
+        for writer in writers:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    run(play())
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
