@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import yaml
 from helpers.hook_runs import EVENT, Hook
 from helpers.kubernetes_cluster import DEPLOY, Cluster
 from helpers.kubernetes_server import serving
+from helpers.paths import ROOT
 
 
 class Kubectl:
@@ -32,6 +34,7 @@ class Kubectl:
         }
         file = directory / f"{program}.json"
         file.write_text(json.dumps(config))
+        self.program = program
         self._argv = [program, f"--kubeconfig={file}", f"--cache-dir={directory / program}"]
 
     def __call__(self, line: str) -> str:
@@ -90,15 +93,25 @@ def test_an_annotation_whose_state_was_lost_is_removed_as_the_page_says(
     assert not cluster.cordoned("web-0")
 
 
-def test_the_base_is_what_the_server_takes(kubectl: Kubectl, cluster: Cluster) -> None:
+def test_the_base_and_the_overlay_of_the_page_are_what_the_server_takes(
+    kubectl: Kubectl, cluster: Cluster, tmp_path: Path
+) -> None:
+    directory, image = DEPLOY, "forewarn-agent"
+    if kubectl.program != "kubectl-1.20":  # whose kustomize is older than such overlays
+        directory, image = tmp_path, "registry.example.org/forewarn-agent:0.1.0"
+        page = (ROOT / "docs/applications/kubernetes.md").read_text()
+        _, _, overlay = page.partition("```yaml\n# kustomization.yaml\n")
+        (tmp_path / "kustomization.yaml").write_text(overlay.partition("```")[0])
+        shutil.copytree(DEPLOY, tmp_path / "forewarn" / "deploy" / "kubernetes")
     kubectl("delete clusterrole,clusterrolebinding forewarn-agent")
     kubectl("delete serviceaccount forewarn-agent --namespace kube-system")
-    kubectl(f"apply --dry-run=server -k {DEPLOY}")
-    kubectl(f"apply -k {DEPLOY}")
+    kubectl(f"apply --dry-run=server -k {directory}")
+    kubectl(f"apply -k {directory}")
     found = yaml.safe_load(kubectl("get daemonset forewarn-agent --namespace kube-system -o yaml"))
     [container] = found["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == image
     assert container["securityContext"]["readOnlyRootFilesystem"]
     can = "--as=system:serviceaccount:kube-system:forewarn-agent"
     assert kubectl(f"auth can-i patch nodes --subresource=status {can}") == "yes\n"
-    kubectl(f"delete -k {DEPLOY}")
+    kubectl(f"delete -k {directory}")
     kubectl(f"apply -f {DEPLOY / 'rbac.yaml'}")
