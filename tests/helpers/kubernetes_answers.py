@@ -116,6 +116,9 @@ class Script:
         pods = "/api/v1/pods?fieldSelector=spec.nodeName%3D"
         more = self.ask("a page of pods", "GET", f"{pods}one&limit=2")["metadata"]["continue"]
         self.ask("the last page of pods", "GET", f"{pods}one&limit=2&continue={more}")
+        self.cluster.change(f"{NODES}/two", {"metadata": {"labels": {"changed": "since"}}})
+        self.cluster.compact()
+        self.ask("an expired page of pods", "GET", f"{pods}one&limit=2&continue={more}")
         self.ask("pods of a node that is not there", "GET", f"{pods}three&limit=2")
         self.ask("pods by labels", "GET", f"{pods}one&labelSelector=app%3Da")
         self.ask("pods but by labels", "GET", f"{pods}one&labelSelector=app%21%3Da")

@@ -37,6 +37,7 @@ BY_DOCUMENTATION: list[Any] = [  # of servers that are newer than the real one
 OTHERS = [
     {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"},
     {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"},
+    {"key": "weave.works/kured-node-reboot", "effect": "PreferNoSchedule"},
 ]
 
 
@@ -120,7 +121,7 @@ def test_each_stage_is_written_on_the_node_and_in_the_end_taken_back(
     assert ended == [("web", 30)]
     assert cluster.pods() == {"proxy", "static", "done", "elsewhere"}
     assert cluster.cordoned(NODE)
-    assert cluster.taints(NODE)[2:] == [
+    assert cluster.taints(NODE)[len(OTHERS) :] == [
         {"key": "forewarn/maintenance", "value": "soon", "effect": "NoExecute"}
     ]
     assert cluster.conditions(NODE) == {PLANNED: "True", DRAINING: "False", DRAINED: "True"}
@@ -299,7 +300,7 @@ def test_of_two_events_the_last_to_be_over_opens_the_node(
         hooks["B"].here("prepare")
     assert cluster.marks(NODE).keys() == {"A", "B"}
     assert hooks.pop(first_over).here("undo") == f"node {NODE} stays cordoned for another event"
-    assert len(cluster.taints(NODE)) == 3
+    assert len(cluster.taints(NODE)) == len(OTHERS) + 1
     assert cluster.conditions(NODE)[PLANNED] == "True"
     [last] = hooks.values()
     assert last.here("undo") == f"node {NODE} takes pods"
@@ -352,6 +353,13 @@ def test_a_taint_of_others_and_an_annotation_that_was_removed_are_respected(
     own.here("prepare")
     own.here("undo")
     assert cluster.taints(NODE) == [*OTHERS, taint]
+    cluster.change(f"{NODES}/{NODE}", {"spec": {"taints": OTHERS}})
+    own.here("prepare")
+    later = {"key": "DeletionCandidateOfClusterAutoscaler", "effect": "PreferNoSchedule"}
+    spec = {"taints": [OTHERS[0], later, *cluster.taints(NODE)[2:]]}
+    cluster.change(f"{NODES}/{NODE}", {"spec": spec})
+    own.here("undo")
+    assert cluster.taints(NODE) == [OTHERS[0], later, *OTHERS[2:]], "as they are by now"
     own.here("prepare")
     mark = {f"forewarn/event-{ID}": None}
     cluster.change(f"{NODES}/{NODE}", {"metadata": {"annotations": mark}})
