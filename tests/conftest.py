@@ -71,6 +71,7 @@ LONGEST = (
     *("system/twins/test_scenarios.py", "system/twins/test_kit.py"),
     "system/arm/test_az.py",
     "system/docs/test_arm_page.py",
+    "simulation/test_clients_on_moved_clocks.py",
     "system/packaging/test_install_lines.py",
     "system/packaging/test_extras.py",
     "system/control/test_schemathesis.py",

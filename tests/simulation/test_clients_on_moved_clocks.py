@@ -26,6 +26,7 @@ STEPS = 8
 NOTICED: tuple[EventType, ...] = ("Freeze", "Reboot", "Redeploy")
 CLIENTS = 3
 DRAINS = (0.0, 0.02, 0.3)  # real seconds for which a client drains before it approves
+REACTS = 0.4  # real seconds that it gets for that; half of them never approve
 
 
 class World:
@@ -112,13 +113,13 @@ class World:
         span = self.chance.choice((1, 60, 600, 900, 3_600))
         match self.chance.randrange(5):
             case 0:
-                clock.play(span, timeout=self.timeout)
+                clock.play(span, timeout=self.timeout, reaction_time=REACTS)
             case 1 if events := self.scheduled():
                 self.try_to(self.chance.choice(events), "until_started")
             case 2 if events := self.service.events:
                 self.try_to(self.chance.choice(events), "until_over")
             case 3:
-                clock.play(0, timeout=self.timeout)
+                clock.play(0, timeout=self.timeout, reaction_time=REACTS)
                 began = clock.now
                 clock.resume(speed=3_600)
                 until(lambda: (clock.now - began).total_seconds() >= 60)
@@ -131,7 +132,7 @@ class World:
 
     def try_to(self, event: Event, verb: str) -> None:
         try:
-            getattr(event, verb)(timeout=self.timeout)
+            getattr(event, verb)(timeout=self.timeout, reaction_time=REACTS)
         except RefusedError:  # an approval has ended it meanwhile, or another event holds it
             return
 
