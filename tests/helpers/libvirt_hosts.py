@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ import libvirt
 from forewarn_libvirt import events
 from helpers.certificates import Authority
 from helpers.control_nodes import Response, ask
-from helpers.guest_firewall import give, within
+from helpers.guest_firewall import NFT, dropped, give, within
 from helpers.netns import METADATA_ADDRESS, Namespace
 from helpers.paths import ROOT
 from helpers.process import Running
@@ -39,6 +40,7 @@ BRIDGE_MAC = "02:77:00:00:00:01"
 PAGE = ROOT / "docs/operate/libvirt.md"
 SHARED = Path("/srv/shared")  # as docs/operate/libvirt.md has it
 API = "http://127.0.0.1:8170"
+MIGRATION_PORTS = "49152-49215"  # at which libvirt has QEMU of a target listen
 MEMORY, IDLE_MEMORY = 96, 16  # MiB of a guest, and of one that has nothing to boot
 
 
@@ -236,6 +238,9 @@ class Guest:
         assert poll is not None
         return poll
 
+    def until_answered(self) -> None:
+        until(lambda: any(poll.document for poll in self.polls()), f"a poll of {self.name}")
+
     def until_polled(self, more: int = 2) -> None:
         before = len(self.polls())
         until(lambda: len(self.polls()) >= before + more, f"polls of {self.name}")
@@ -325,6 +330,39 @@ class Host:
                 raise
             return None
 
+    @contextlib.contextmanager
+    def unheard(self, address: str) -> Iterator[None]:
+        """Have nothing reach the host that a guest sends from this address."""
+        with self.rule("unheard", f"ip saddr {address} drop"):
+            yield
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[Callable[[], bool]]:
+        """Hold migrations to this host where memory is about to be copied. Yields whether there is
+        one."""
+        with self.rule("held", f"tcp dport {MIGRATION_PORTS} counter name found drop"):
+            yield lambda: bool(dropped(self.namespace))
+
+    @contextlib.contextmanager
+    def rule(self, table: str, rule: str) -> Iterator[None]:
+        """Have a rule for what comes to this host."""
+        for words in (
+            f"add table inet {table}",
+            f"add counter inet {table} found",
+            f"add chain inet {table} input {{ type filter hook input priority 0; }}",
+            f"add rule inet {table} input {rule}",
+        ):
+            self.namespace.run([NFT, words])
+        try:
+            yield
+        finally:
+            self.namespace.run([NFT, f"delete table inet {table}"])
+
+    def phase(self, name: str) -> str:
+        """Return how far libvirt has written down that the migration of a machine is."""
+        written = (self.directory / f"run/qemu/{name}.xml").read_text()
+        return "".join(re.findall(r" phase='(\w+)'", written))
+
     def crash(self, name: str) -> None:
         """Kill the QEMU of a machine, and wait until libvirt knows."""
         pid = int((self.directory / f"run/qemu/{name}.pid").read_text())
@@ -333,9 +371,11 @@ class Host:
 
 
 class Hosts:
-    def __init__(self, directory: Path, settings: str = "") -> None:
+    def __init__(self, directory: Path, settings: str = "", *, bare: bool = False) -> None:
+        """With `bare`, the hosts have a libvirt only, and there is no control."""
         self.directory = directory
         self._settings = settings  # more of them, of control
+        self._bare = bare
         self.shared = SHARED
         self.authority = Authority(directory)
         self.hosts: dict[str, Host] = {}
@@ -358,20 +398,22 @@ class Hosts:
             self._connect()
             for host in self.hosts.values():
                 host.start_libvirtd()
-            pair = self.authority.issue(CONTROL)
-            values = {"address": CONTROL, "pair": pair, "authority": self.authority.path}
-            (directory := self.directory / "control").mkdir()
-            (directory / "serve.toml").write_text(
-                _CONTROL_SETTINGS.format(**values) + self._settings
-            )
-            (directory / "fleet.json").write_text(json.dumps({"hosts": [*HOSTS], "groups": []}))
-            self.start_control()
-            for host in self.hosts.values():
-                host.start_node()
-                host.start_driver()
-            until(self.connected, "the nodes and driver processes of both hosts")
+            if not self._bare:
+                self._start()
             self._stack = undo.pop_all()
         return self
+
+    def _start(self) -> None:
+        pair = self.authority.issue(CONTROL)
+        values = {"address": CONTROL, "pair": pair, "authority": self.authority.path}
+        (directory := self.directory / "control").mkdir()
+        (directory / "serve.toml").write_text(_CONTROL_SETTINGS.format(**values) + self._settings)
+        (directory / "fleet.json").write_text(json.dumps({"hosts": [*HOSTS], "groups": []}))
+        self.start_control()
+        for host in self.hosts.values():
+            host.start_node()
+            host.start_driver()
+        until(self.connected, "the nodes and driver processes of both hosts")
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
@@ -493,14 +535,20 @@ class Hosts:
     def start_guest(self, name: str, number: int, host: str) -> Guest:
         """Define and start a machine in a group of its own, and wait until it polls."""
         guest = Guest(name, number, self.directory / f"{name}.console")
+        self._add(name, host, [guest.address])
+        self.boot(guest, host)
+        guest.until_answered()
+        return guest
+
+    def boot(self, guest: Guest, host: str) -> None:
+        """Define and start the domain of a guest."""
         computer = _COMPUTERS[platform.machine()]
         boot = _BOOT.format(shared=self.shared, console=computer.console, address=guest.address)
         devices = _DEVICES.format(mac=guest.mac, console=guest.console)
-        self._add(name, host, [guest.address])
-        self.define(name, host, identity=guest.uuid, memory=MEMORY, boot=boot, devices=devices)
-        until(lambda: any(poll.document for poll in guest.polls()), f"a poll of {name}")
+        self.define(
+            guest.name, host, identity=guest.uuid, memory=MEMORY, boot=boot, devices=devices
+        )
         self.guests.append(guest)
-        return guest
 
     def start_idle(self, name: str, host: str) -> None:
         """Define and start a machine that has nothing to boot."""
@@ -569,8 +617,9 @@ class Hosts:
         while it started it."""
         logs = [host.directory / f"log/qemu/{name}.log" for host in self.hosts.values()]
         text = "".join(log.read_text() for log in logs if log.exists())
-        others = text.count("-incoming ") + text.count("shutting down, reason=daemon")
-        return text.count("starting up libvirt version") - others
+        _, *runs = text.split("starting up libvirt version")
+        others = ("-incoming ", "shutting down, reason=daemon")
+        return sum(not any(sign in run for sign in others) for run in runs)
 
     def commands(self, command: str) -> int:
         """Return how often libvirt has given a command to a QEMU."""

@@ -75,10 +75,13 @@ class Domain:
 
     def job(self) -> dict[str, Any]:
         """Return the job that is under way, such as a migration; an empty one if there is none."""
-        with contextlib.suppress(libvirt.libvirtError):
+        try:
             job: dict[str, Any] = self.handle.jobStats()
-            return job if job.get("type", libvirt.VIR_DOMAIN_JOB_NONE) else {}
-        return {}
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
+                raise
+            return {}
+        return job if job.get("type", libvirt.VIR_DOMAIN_JOB_NONE) else {}
 
     def undefine(self, definition: str, *, firmware: bool = False) -> None:
         """Forget the definition, and with `firmware` what a UEFI has stored."""

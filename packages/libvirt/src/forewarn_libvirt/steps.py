@@ -60,6 +60,10 @@ class Place(NamedTuple):
     running: Domain | None
 
     @property
+    def active(self) -> bool:
+        return any(domain.active for domain in self.found.values())
+
+    @property
     def domain(self) -> Domain | None:
         return self.running or next(iter(self.found.values()), None)
 
@@ -100,8 +104,8 @@ class Steps:
         domain, event = place.running, event_of(task, machine)
         if domain is None or (note := domain.note()).event != event:
             return False
-        if any(d.note().event == event for d in place.found.values() if not d.active):
-            return False  # what it was defined with elsewhere has to be removed
+        if any(d.note().event == event for d in place.found.values() if d is not domain):
+            return False  # what is left of it elsewhere has to be removed
         if task.moves:
             if domain.host != note.target:
                 return False
@@ -192,9 +196,12 @@ class Steps:
     ) -> Wait | None:
         key = (event_of(task, machine), machine.name)
         domain = place.running
+        stopped = place.found.get(machine.host)
+        if stopped is not None and stopped.migrating and not self._migrations.is_running(key):
+            self._settle(machine, stopped, key[0])
+        if (stopped is not None and stopped.migrating) or (domain is None and place.active):
+            return Wait(LOOK_AGAIN, f"{machine.name} is being handed over")
         if domain is None:
-            if any(domain.active for domain in place.found.values()):
-                return Wait(LOOK_AGAIN, f"{machine.name} is being handed over")
             raise Refused(f"{machine.name} is not running on {machine.host}")
         to = domain.note().target or machine.target
         if (job := domain.job()) or self._migrations.is_running(key):
@@ -213,6 +220,21 @@ class Steps:
         if not self._migrations.start(key, domain, machine.target, bool(copies)):
             return Wait(LOOK_AGAIN, f"{machine.name} waits for other migrations from {domain.host}")
         return Wait(LOOK_AGAIN, f"{machine.name} to {machine.target}: begun")
+
+    def _settle(self, machine: TaskMachine, stopped: Domain, event: str) -> None:
+        """Settle which domain is the machine, if the libvirt of its host was killed while that of
+        the target took over: it has left the domain stopped, without a job."""
+        note = stopped.note()
+        if note.event != event or stopped.job() or not stopped.persistent:
+            return
+        targets = {note.target, machine.target}
+        there = self._hosts.find_all(targets, machine.name, machine.vm_id)
+        self._act()
+        if not there:  # not even a definition: it has never run there
+            stopped.handle.resume()
+        elif any(domain.active and not domain.migrating for domain in there.values()):
+            stopped.handle.destroy()
+            stopped.undefine(stopped.definition())
 
     def _redeploy(self, task: Task, machine: TaskMachine, place: Place) -> Wait | None:
         """Define there, stop here, start there, undefine here; or start again here if there is no
