@@ -51,8 +51,8 @@ RELEASE_ARGS ?=
 # What is compiled once need not be compiled again by every process that the tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: dev check quick-tests conformance test tests test-hosts test-kubernetes portable-beside-tests \
-	portable stress lab packages lint fuzz bench docs screenshots coverage dist deb rpm image release lock clean
+.PHONY: dev check quick-tests conformance test tests test-hosts test-hosts-alone test-kubernetes \
+	portable-beside-tests portable stress lab packages lint fuzz bench docs screenshots coverage dist deb rpm image release lock clean
 
 dev: $(VENV)/.server
 	@exec $(BIN)/forewarn dev $(DEV_ARGS)
@@ -71,7 +71,12 @@ portable-beside-tests: packages lint
 	@TEST_PROCESSES=1 $(MAKE) --no-print-directory portable
 
 # Real hypervisors, in namespaces of their own: not part of `make test`.
+# Two at a time in one checkout would take each other's packages away.
 test-hosts: $(VENV)/.ready
+	@mkdir -p $(HOSTS)
+	@flock $(HOSTS)/.lock $(MAKE) --no-print-directory test-hosts-alone
+
+test-hosts-alone:
 	tools/test-hosts $(VENV) $(HOSTS) $(BIN)/pytest $(or $(TESTS),packages/libvirt/tests)
 	rm -rf $(HOSTS)/others
 	tools/uv-pip install --python $(BIN)/python --no-deps --no-build-isolation \
