@@ -16,6 +16,7 @@ from forewarn.agent.state.runs import Outcome, Run, RunState
 from forewarn.agent.state.store import KEPT_CASES, KEPT_FOR, StateStore, StateTaken, StateUnusable
 from forewarn.agent.system import durable
 from helpers.agent_model import BEGINNING, a_case, event, hook, order
+from helpers.power_cut import PowerCut
 
 
 def ordered(store: StateStore, *more: str) -> Run:
@@ -43,6 +44,19 @@ def test_cases_are_found_as_they_were_left(tmp_path: Path) -> None:
     later = order(again, case, case.hooks[0], "undo", 1)
     assert later.number == found.number + 1
     again.release()
+
+
+def test_cases_and_orders_survive_a_loss_of_power(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = StateStore(tmp_path / "state")
+    power_cut = PowerCut(monkeypatch)
+    ordered(store)
+    files = [*(tmp_path / "state").rglob("case"), *(tmp_path / "state").rglob("order")]
+    assert [file.name for file in files] == ["case", "order"]
+    for file in files:
+        assert power_cut.left(file) == file.read_bytes()
+    store.release()
 
 
 def test_a_directory_has_one_agent(tmp_path: Path) -> None:
