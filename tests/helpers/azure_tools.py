@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from forewarn.arm.inventory import DEFAULT_SUBSCRIPTION
+from forewarn.control.views.azure import DEFAULT_SUBSCRIPTION
 from forewarn.testing import Service
 from helpers.paths import HELPERS, ROOT
 from helpers.process import Running

@@ -16,6 +16,7 @@ import msgspec
 
 from forewarn.arm import inventory as i
 from forewarn.arm.targets import Target
+from forewarn.control.views import azure
 from forewarn.core import Group, GroupKind, Refused
 from forewarn.core.labels import labels_of, labels_problem, matches, parse
 from forewarn.core.refusal import invalid
@@ -77,8 +78,8 @@ def assignments_in(
             found[resource, name] = Assignment(labels[label] or name, resource, name)
 
     for group in groups:
-        if i.scale_set_of(group):
-            add(i.scale_set_id(group), group.labels)
+        if azure.scale_set_of(group):
+            add(azure.scale_set_id(group), group.labels)
         elif group.kind is GroupKind.AVAILABILITY_SET:
             add(i.availability_set_id(group), group.labels)
         for machine in group.machines:
@@ -127,7 +128,7 @@ def relabelled(target: Target, labels: Mapping[str, str | None]) -> Change:
 
 
 def _is_set(target: Target) -> bool:
-    return target.kind in (i.SCALE_SETS, i.AVAILABILITY_SETS)
+    return target.kind in (azure.SCALE_SETS, i.AVAILABILITY_SETS)
 
 
 def _selects_all(

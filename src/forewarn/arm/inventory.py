@@ -14,37 +14,17 @@ from forewarn.arm.errors import ArmError, not_found
 from forewarn.control.http.access.authorization import host_visible, visible_on_host
 from forewarn.control.http.context import CallContext
 from forewarn.control.views.azure import (
-    DEFAULT_LOCATION as DEFAULT_LOCATION,
-)
-from forewarn.control.views.azure import (
-    DEFAULT_RESOURCE_GROUP as DEFAULT_RESOURCE_GROUP,
-)
-from forewarn.control.views.azure import (
-    DEFAULT_SUBSCRIPTION as DEFAULT_SUBSCRIPTION,
-)
-from forewarn.control.views.azure import (
-    MACHINES as MACHINES,
-)
-from forewarn.control.views.azure import (
-    SCALE_SETS as SCALE_SETS,
-)
-from forewarn.control.views.azure import (
-    group_id as group_id,
-)
-from forewarn.control.views.azure import (
-    location_of as location_of,
-)
-from forewarn.control.views.azure import (
-    resource_group_of as resource_group_of,
-)
-from forewarn.control.views.azure import (
-    scale_set_id as scale_set_id,
-)
-from forewarn.control.views.azure import (
-    scale_set_of as scale_set_of,
-)
-from forewarn.control.views.azure import (
-    subscription_of as subscription_of,
+    DEFAULT_LOCATION,
+    DEFAULT_RESOURCE_GROUP,
+    DEFAULT_SUBSCRIPTION,
+    MACHINES,
+    SCALE_SETS,
+    group_id,
+    location_of,
+    resource_group_of,
+    scale_set_id,
+    scale_set_of,
+    subscription_of,
 )
 from forewarn.core import Event, Group, GroupKind, Machine
 from forewarn.core.fleet import Host

@@ -20,12 +20,12 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from forewarn.arm.errors import ArmError, error_body, unwrap
-from forewarn.arm.inventory import DEFAULT_LOCATION
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.times import moment
 from forewarn.control.http.access.authorization import hide_other_groups
 from forewarn.control.http.context import CallContext
 from forewarn.control.http.idempotency import LOCAL_OWNER
+from forewarn.control.views.azure import DEFAULT_LOCATION
 from forewarn.core import Event, Refused, Status, Time
 from forewarn.core.rollouts.model import BY_ITSELF
 from forewarn.core.time import MINUTE, SECOND

@@ -11,16 +11,18 @@ from forewarn.arm import inventory as i
 from forewarn.arm.errors import ArmError
 from forewarn.arm.request import Request
 from forewarn.arm.routing import COMPUTE, RESOURCE_GROUP
+from forewarn.control.views import azure
 from forewarn.core import Event, Group, Machine, Source
 from forewarn.service.access.secret import hidden
 
 RESOURCE = RESOURCE_GROUP + COMPUTE + "/{resource_type}/{resource_name}"
 CHILD = RESOURCE_GROUP + COMPUTE + "/{parent_type}/{parent_name}/{resource_type}/{resource_name}"
 
-INSTANCES = f"{i.SCALE_SETS}/virtualMachines"
+INSTANCES = f"{azure.SCALE_SETS}/virtualMachines"
 HOSTS = f"{i.HOST_GROUPS}/hosts"
 KINDS = {
-    kind.lower(): kind for kind in (i.MACHINES, i.SCALE_SETS, i.AVAILABILITY_SETS, INSTANCES, HOSTS)
+    kind.lower(): kind
+    for kind in (azure.MACHINES, azure.SCALE_SETS, i.AVAILABILITY_SETS, INSTANCES, HOSTS)
 }
 
 
@@ -87,16 +89,16 @@ def _found(request: Request, kind: str) -> tuple[str, Sequence[tuple[Group, Mach
     """Return the id of a resource, and its machines."""
     names, inventory = request.names, i.Inventory(request.call)
     place, name = (names["subscription"], names["resource_group"]), names["resource_name"]
-    if kind == i.MACHINES:
+    if kind == azure.MACHINES:
         member = inventory.machine(*place, name)
         return i.machine_id(*member), [member]
     if kind == i.AVAILABILITY_SETS:
         group = inventory.availability_set(*place, name)
         alive = [(group, machine) for machine in group.machines if machine.alive]
         return i.availability_set_id(group), alive
-    if kind == i.SCALE_SETS:
+    if kind == azure.SCALE_SETS:
         scale_set = inventory.scale_set(*place, name)
-        return i.scale_set_id(scale_set.place), list(scale_set.members())
+        return azure.scale_set_id(scale_set.place), list(scale_set.members())
     parent = names["parent_name"]
     if kind == INSTANCES:
         member = inventory.instance(inventory.scale_set(*place, parent), name)

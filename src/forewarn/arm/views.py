@@ -10,6 +10,7 @@ from typing import Any
 from forewarn.arm import inventory as i
 from forewarn.arm.preconditions import machine_tag, scale_set_tag
 from forewarn.arm.times import iso_duration, moment
+from forewarn.control.views import azure
 from forewarn.core import Event, EventType, Group, GroupKind, Machine, Policy, Source, Status
 from forewarn.core.events import UNKNOWN_DURATION
 from forewarn.core.fleet import Health, Host
@@ -65,7 +66,7 @@ def virtual_machine(
     group: Group, machine: Machine, now: Time, *, expand: bool = False
 ) -> dict[str, Any]:
     events, disk = events_of(group, machine), _disk_of(machine)
-    disk_id = f"{i.group_id(group)}/providers/Microsoft.Compute/disks/{disk}"
+    disk_id = f"{azure.group_id(group)}/providers/Microsoft.Compute/disks/{disk}"
     properties: dict[str, Any] = {
         "vmId": vm_id(machine),
         "provisioningState": _provisioning_state(events),
@@ -82,8 +83,8 @@ def virtual_machine(
     }
     if machine.spot:
         properties |= {"priority": "Spot", "evictionPolicy": "Delete"}
-    if i.scale_set_of(group):
-        properties["virtualMachineScaleSet"] = {"id": i.scale_set_id(group)}
+    if azure.scale_set_of(group):
+        properties["virtualMachineScaleSet"] = {"id": azure.scale_set_id(group)}
     elif group.kind is GroupKind.AVAILABILITY_SET:
         properties["availabilitySet"] = {"id": i.availability_set_id(group)}
     elif group.kind is GroupKind.STANDALONE:
@@ -95,9 +96,9 @@ def virtual_machine(
     body: dict[str, Any] = {
         "id": i.machine_id(group, machine),
         "name": machine.name,
-        "type": i.MACHINES,
+        "type": azure.MACHINES,
         "etag": machine_tag(group, machine),
-        "location": i.location_of(group),
+        "location": azure.location_of(group),
         "tags": machine.tags,
         "properties": properties,
     }
@@ -112,7 +113,7 @@ def instance(group: Group, machine: Machine, now: Time, *, expand: bool = False)
     body["instanceId"] = i.instance_id(group, machine)
     if not i.is_uniform(group):
         return body
-    body["type"] = f"{i.SCALE_SETS}/virtualMachines"
+    body["type"] = f"{azure.SCALE_SETS}/virtualMachines"
     body["sku"] = {"name": SIZE, "tier": "Standard"}
     properties = body["properties"]
     properties.pop("virtualMachineScaleSet", None)
@@ -215,7 +216,7 @@ def availability_set(group: Group) -> dict[str, Any]:
         "id": i.availability_set_id(group),
         "name": group.name,
         "type": i.AVAILABILITY_SETS,
-        "location": i.location_of(group),
+        "location": azure.location_of(group),
         "tags": {},
         "sku": {"name": "Aligned"},
         "properties": {
@@ -263,18 +264,18 @@ def scale_set(scale_set: i.ScaleSet) -> dict[str, Any]:
     if all(machine.spot for machine in machines):
         profile |= {"priority": "Spot", "evictionPolicy": "Delete"}
     return {
-        "id": i.scale_set_id(group),
+        "id": azure.scale_set_id(group),
         "name": scale_set.name,
-        "type": i.SCALE_SETS,
+        "type": azure.SCALE_SETS,
         "etag": scale_set_tag(scale_set.groups),
-        "location": i.location_of(group),
+        "location": azure.location_of(group),
         "tags": {},
         **({"zones": [group.place.zone]} if group.place.zone else {}),
         "sku": {"name": SIZE, "tier": "Standard", "capacity": capacity},
         "properties": {
             "provisioningState": "Updating" if updating else SUCCEEDED,
             "timeCreated": i.CREATED,
-            "uniqueId": str(uuid.uuid5(uuid.NAMESPACE_DNS, i.scale_set_id(group).lower())),
+            "uniqueId": str(uuid.uuid5(uuid.NAMESPACE_DNS, azure.scale_set_id(group).lower())),
             "orchestrationMode": "Uniform" if i.is_uniform(group) else "Flexible",
             "singlePlacementGroup": len(scale_set.groups) == 1 and i.is_uniform(group),
             "platformFaultDomainCount": len({machine.fault_domain for machine in machines}),
@@ -318,7 +319,7 @@ def host_group(hosts: Sequence[Host], now: Time, *, expand: bool = False) -> dic
         "id": i.host_group_id(),
         "name": i.HOST_GROUP,
         "type": i.HOST_GROUPS,
-        "location": i.DEFAULT_LOCATION,
+        "location": azure.DEFAULT_LOCATION,
         "tags": {},
         "properties": properties,
     }
@@ -346,7 +347,7 @@ def host(
         "id": i.host_id(host.name),
         "name": host.name,
         "type": f"{i.HOST_GROUPS}/hosts",
-        "location": i.DEFAULT_LOCATION,
+        "location": azure.DEFAULT_LOCATION,
         "tags": host.labels,
         "sku": {"name": "Host"},
         "properties": properties,

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from typing import Any
 
-from forewarn.arm.inventory import DEFAULT_SUBSCRIPTION
+from forewarn.control.views.azure import DEFAULT_SUBSCRIPTION
 from forewarn.testing import Service
 from helpers.azure_tools import OLD, PYTHON
 from helpers.netns import needs_root

@@ -122,7 +122,7 @@ class _Parser:
             return r.sort([self._key()] if name == "top" else self._listed(self._key), number)
         if name == "count":
             self._columns = ["Count"]
-            return r.count
+            return r.group({}, "Count")
         if name == "summarize":
             return self._summarize()
         named = self._all() if name == "distinct" and self._accept("*") else self._named()

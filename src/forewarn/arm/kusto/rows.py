@@ -220,16 +220,6 @@ def sample(number: int) -> Step:
     return sort([(lambda _: random.random(), False, False)], number)
 
 
-def count(rows: Rows) -> Rows:
-    number = 0
-    for row in rows:
-        if row is None:
-            yield None
-        else:
-            number += 1
-    yield Row({"Count": number})
-
-
 def extend(named: Mapping[str, Expression]) -> Step:
     return lambda rows: (row and Row({**row, **_made(row, named)}, row.make) for row in rows)
 

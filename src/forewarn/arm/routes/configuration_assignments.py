@@ -28,6 +28,7 @@ from forewarn.arm.request import Answer, Request
 from forewarn.arm.routes.maintenance_configurations import configuration_id, find
 from forewarn.arm.routing import MAINTENANCE, SUBSCRIPTION, route
 from forewarn.arm.targets import CHILD, RESOURCE, Target, target_of
+from forewarn.control.views import azure
 from forewarn.core.access import Role
 from forewarn.core.labels import labels_problem
 from forewarn.core.windows.model import MaintenanceConfiguration
@@ -176,7 +177,7 @@ def _view(assignment: Assignment) -> dict[str, Any]:
         "id": f"{assignment.resource}{ASSIGNMENTS}/{assignment.name}",
         "name": assignment.name,
         "type": KIND,
-        "location": i.DEFAULT_LOCATION,
+        "location": azure.DEFAULT_LOCATION,
         "properties": {
             "maintenanceConfigurationId": configuration_id(assignment.configuration),
             "resourceId": assignment.resource,

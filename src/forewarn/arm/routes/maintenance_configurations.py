@@ -24,6 +24,7 @@ from forewarn.arm.options import PAGED
 from forewarn.arm.paging import page
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import MAINTENANCE, RESOURCE_GROUP, SUBSCRIPTION, route
+from forewarn.control.views import azure
 from forewarn.core.access import Role
 from forewarn.core.windows.model import MaintenanceConfiguration
 from forewarn.service.fleet.build import FleetError, configuration_of
@@ -61,7 +62,7 @@ async def put_configuration(request: Request) -> Answer:
             409,
             "OperationNotAllowed",
             "Maintenance configurations belong to the whole fleet: they are in resource group"
-            f" '{i.DEFAULT_RESOURCE_GROUP}' of subscription '{i.DEFAULT_SUBSCRIPTION}'.",
+            f" '{azure.DEFAULT_RESOURCE_GROUP}' of subscription '{azure.DEFAULT_SUBSCRIPTION}'.",
         )
     name = request.names["name"]
     known = find(request, name)
@@ -105,7 +106,7 @@ def find(request: Request, name: str) -> MaintenanceConfiguration | None:
 
 def configuration_id(name: str) -> str:
     return (
-        f"/subscriptions/{i.DEFAULT_SUBSCRIPTION}/resourceGroups/{i.DEFAULT_RESOURCE_GROUP}"
+        f"/subscriptions/{azure.DEFAULT_SUBSCRIPTION}/resourceGroups/{azure.DEFAULT_RESOURCE_GROUP}"
         f"{CONFIGURATIONS}/{name}"
     )
 
@@ -200,7 +201,7 @@ def _view(configuration: MaintenanceConfiguration) -> dict[str, Any]:
         "id": configuration_id(configuration.name),
         "name": configuration.name,
         "type": KIND,
-        "location": i.DEFAULT_LOCATION,
+        "location": azure.DEFAULT_LOCATION,
         "tags": {},
         "properties": {**properties, "extensionProperties": more},
     }

@@ -20,7 +20,7 @@ from forewarn.arm.kusto.rows import KustoError, Row, Rows, Value
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routes.resources import Resource, resources_at
 from forewarn.arm.routing import route
-from forewarn.control.views.azure import event_id, event_owner, event_resource, is_published
+from forewarn.control.views import azure
 from forewarn.core import Event, Group, Time
 from forewarn.service.access.secret import hidden
 from forewarn.support import guard
@@ -157,7 +157,7 @@ class _Events(_Source):
         self._platform, self._now, self._until = request.call.platform, request.now, until
         within = {subscription.lower() for subscription in subscriptions}
         groups = inventory.visible()
-        self._groups = {g.name: g for g in groups if i.subscription_of(g).lower() in within}
+        self._groups = {g.name: g for g in groups if azure.subscription_of(g).lower() in within}
         active = sorted(self._platform.active(), key=lambda event: event.raised_at)
         self._active, self._ids = active, {event.id for event in active}
         self._page: list[Event] = []
@@ -169,7 +169,7 @@ class _Events(_Source):
         while self._page or not self._over:
             for event in self._page:
                 group = self._groups.get(event.group)
-                if group and event.raised_at <= self._until and is_published(group, event):
+                if group and event.raised_at <= self._until and azure.is_published(group, event):
                     yield self._row(group, event)
             self._page = []
             yield None
@@ -189,14 +189,14 @@ class _Events(_Source):
         self._page, self._rest = self._rest[:number], self._rest[number:]
 
     def _row(self, group: Group, event: Event) -> Row:
-        owner, zone = event_owner(group, event), group.place.zone
+        owner, zone = azure.event_owner(group, event), group.place.zone
 
         def view(_: Time) -> dict[str, Any]:
-            return {**event_resource(owner, group, event), "zones": [zone] if zone else None}
+            return {**azure.event_resource(owner, group, event), "zones": [zone] if zone else None}
 
-        id, type = event_id(owner, event), "Microsoft.Maintenance/scheduledEvents"
-        resource = Resource(id, event.id, type, i.location_of(group), view)
-        return _row(i.subscription_of(group), resource, self._now)
+        id, type = azure.event_id(owner, event), "Microsoft.Maintenance/scheduledEvents"
+        resource = Resource(id, event.id, type, azure.location_of(group), view)
+        return _row(azure.subscription_of(group), resource, self._now)
 
 
 class _Columns(msgspec.Struct, frozen=True, gc=False):
@@ -211,7 +211,7 @@ class _Columns(msgspec.Struct, frozen=True, gc=False):
             return view.get(column)
         properties = view["properties"]
         if instance := properties.pop("instanceView", None):  # Azure has it elsewhere
-            is_machine = self.resource.type == i.MACHINES
+            is_machine = self.resource.type == azure.MACHINES
             power = {"powerState": instance["statuses"][-1]} if is_machine else {}
             properties["extended"] = {"instanceView": {**instance, **power}}
         return properties

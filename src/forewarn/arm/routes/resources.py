@@ -19,6 +19,7 @@ from forewarn.arm.options import EXPAND, FILTER, PAGED, expansions, predicate
 from forewarn.arm.paging import page, page_of_parts
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import RESOURCE_GROUP, SUBSCRIPTION, route
+from forewarn.control.views import azure
 from forewarn.core import Group, GroupKind, Machine, Time
 from forewarn.core.fleet import Host
 
@@ -146,7 +147,7 @@ def _tag(request: Request, name: str, values: Counter[str]) -> dict[str, Any]:
 
 def _of_group(group: Group) -> Iterator[Resource]:
     """Yield the machines of a group that are resources of their own, and its availability set."""
-    part, location = ("0", group.name), i.location_of(group)
+    part, location = ("0", group.name), azure.location_of(group)
     if group.kind is GroupKind.AVAILABILITY_SET:
         id = i.availability_set_id(group)
         yield Resource(
@@ -157,7 +158,7 @@ def _of_group(group: Group) -> Iterator[Resource]:
         if machine.alive and not i.is_uniform(group):
             id = i.machine_id(group, machine)
             yield Resource(
-                *(id, machine.name, i.MACHINES, location),
+                *(id, machine.name, azure.MACHINES, location),
                 *(_MachineView(group, machine), machine.tags, part),
             )
 
@@ -175,7 +176,12 @@ def _scale_sets(groups: Iterable[Group]) -> Iterator[Resource]:
     for scale_set in i.scale_sets(groups):
         place = scale_set.place
         yield Resource(
-            *(i.scale_set_id(place), scale_set.name, i.SCALE_SETS, i.location_of(place)),
+            *(
+                azure.scale_set_id(place),
+                scale_set.name,
+                azure.SCALE_SETS,
+                azure.location_of(place),
+            ),
             *(partial(_scale_set, scale_set), {}, ("1",)),
         )
 
@@ -188,7 +194,7 @@ def _hosts(inventory: i.Inventory, names: Mapping[str, str]) -> list[Resource]:
     """Return the hosts and their group, if they are at the place that a request names."""
     if not inventory.is_default(names["subscription"], names.get("resource_group")):
         return []
-    location, part, hosts = i.DEFAULT_LOCATION, ("1",), inventory.hosts()
+    location, part, hosts = azure.DEFAULT_LOCATION, ("1",), inventory.hosts()
     return [
         Resource(
             *(i.host_group_id(), i.HOST_GROUP, i.HOST_GROUPS, location),

@@ -6,11 +6,12 @@ from typing import Any
 
 from forewarn.arm.admission import TENANT
 from forewarn.arm.errors import ArmError
-from forewarn.arm.inventory import DEFAULT_SUBSCRIPTION, Inventory
+from forewarn.arm.inventory import Inventory
 from forewarn.arm.options import FILTER, PAGED, Field, predicate
 from forewarn.arm.paging import page
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import RESOURCE_GROUP, SUBSCRIPTION, route
+from forewarn.control.views.azure import DEFAULT_SUBSCRIPTION
 
 
 @route("GET", "/tenants")

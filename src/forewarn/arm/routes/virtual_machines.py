@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from forewarn.arm import views
 from forewarn.arm.errors import ArmError
-from forewarn.arm.inventory import Inventory, is_uniform, scale_set_id, scale_set_of
+from forewarn.arm.inventory import Inventory, is_uniform
 from forewarn.arm.options import (
     EXPAND,
     FILTER,
@@ -23,6 +23,7 @@ from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import COMPUTE, RESOURCE_GROUP, SUBSCRIPTION, route
 from forewarn.arm.scale_set_update import read_rules
 from forewarn.control.http.context import CallContext
+from forewarn.control.views.azure import scale_set_id, scale_set_of
 from forewarn.core import EventType, Group, Machine, Refused
 from forewarn.core.access import Role
 from forewarn.service.platform.platform import Outcomes

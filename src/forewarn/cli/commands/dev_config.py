@@ -130,19 +130,18 @@ def _arm(address: Address, directory: Path) -> ArmListener:
 def _arm_lines(node: Node) -> list[str]:
     """Return the lines to paste for az, Python and JavaScript."""
     from forewarn.arm import inventory as i  # with the control API, after guests are answered
+    from forewarn.control.views import azure
 
     assert node.config.arm is not None
     url, certificate = node.arm_url, node.config.arm.tls.certificate
     members = [(g, m) for g in node.machine_index.groups() for m in g.machines]
     group, machine = next((each for each in members if not i.is_uniform(each[0])), members[0])
-    subscription, resource_group = i.subscription_of(group), i.resource_group_of(group)
+    subscription, resource_group = azure.subscription_of(group), azure.resource_group_of(group)
     restart = f"vm restart -g {resource_group} -n {machine.name}"
     if i.is_uniform(group):
-        number = i.instance_id(group, machine)
-        restart = (
-            f"vmss restart -g {resource_group} -n {i.scale_set_of(group)} --instance-ids {number}"
-        )
-    if subscription != i.DEFAULT_SUBSCRIPTION:
+        name, number = azure.scale_set_of(group), i.instance_id(group, machine)
+        restart = f"vmss restart -g {resource_group} -n {name} --instance-ids {number}"
+    if subscription != azure.DEFAULT_SUBSCRIPTION:
         restart += f" --subscription {subscription}"
     header = "TOKEN" if node.tokens.needed else "dev"
     lines = [

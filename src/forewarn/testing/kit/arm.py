@@ -135,7 +135,7 @@ class Arm:
     def __init__(
         self, url: str, ca: Path, session: Any
     ) -> None:  # Any: what it is, is not for users
-        from forewarn.arm.inventory import DEFAULT_RESOURCE_GROUP, DEFAULT_SUBSCRIPTION
+        from forewarn.control.views.azure import DEFAULT_RESOURCE_GROUP, DEFAULT_SUBSCRIPTION
 
         self.url, self.ca = url, ca
         self._session: Session = session
