@@ -385,6 +385,13 @@ def test_a_prepare_that_was_too_late_is_run_if_the_clock_is_set_back() -> None:
     assert world.orders == [("E1.1", "prepare", "a")]
 
 
+def test_a_prepare_is_started_until_too_little_time_is_left() -> None:
+    for late in (timedelta(0), timedelta(microseconds=1)):
+        world = AgentWorld(a_case(hook("a")))
+        world.now += timedelta(seconds=900 - planning.MARGIN - planning.LEAST) + late
+        assert world.turn() != bool(late)
+
+
 def test_after_the_clock_was_set_back_each_case_is_evaluated_once() -> None:
     planner = Planner()
     planner.update(steps.CaseProgress(a_case(hook("a"))))
