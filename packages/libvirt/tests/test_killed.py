@@ -24,7 +24,7 @@ TYPES = {
     "Redeploy": ("h2", 1),
     "Preempt": ("", 0),
 }
-EACH = 2  # machines of each type
+EACH = 4  # machines of each type: with three processes to kill, twelve points of it
 STEP = 3  # reports of libvirt between two events
 MIGRATED, REPORTS = 4, 16  # machines of a host, and reports of libvirt before the process is killed
 SETTINGS = 'start_grace = "1s"'  # after an outage, which each kill of control is
@@ -91,7 +91,8 @@ def finish(hosts: Hosts, kill: Callable[[Hosts], None], events: Iterable[str]) -
 
 def check(hosts: Hosts, name: str, host: str, starts: int) -> None:
     """Check where a machine is and how often it was started, and remove it."""
-    assert (name, hosts.running(name)) == (name, [host] if host else [])
+    there = [host] if host else []
+    assert (name, hosts.where(name), hosts.running(name)) == (name, there, there)
     assert (name, hosts.starts(name)) == (name, 1 + starts)
     assert hosts.machine(name)["gone"] or hosts.machine(name)["host"] == host
     hosts.remove(name)
