@@ -1,8 +1,8 @@
 """Judges notice: how long before its NotBefore an event was announced.
 
-When an event was raised is not recorded, but a document that does not list it proves that it was
-raised later. Such a document must be of the same group while it was enabled: events in the first
-document after enabling may have been pending for a long time.
+A document that does not list an event proves that it was shown later; the service may have recorded
+that it had decided it a moment before. Such a document must be of the same group while it was
+enabled: events in the first document after enabling may have been pending for a long time.
 """
 
 import math
@@ -14,13 +14,17 @@ from forewarn.judge.reading.document import Event
 from forewarn.judge.reading.fleet import RECORD_SLACK
 from forewarn.judge.reading.gaps import Gaps
 from forewarn.judge.reading.order import TOLERANCE, Order, Period, Sighting
-from forewarn.judge.reading.records import Trace
+from forewarn.judge.reading.records import RecordedEvent, Trace
 
 from .approvals import EarliestApprovals
 
 # Seconds: in a complete trace, every document is requested within this time after each change. A
 # busy machine may need a moment.
 POLL_WITHIN = 5.0
+
+# Seconds from the decision to announce an event, from which its notice counts, until it is durable
+# and shown. A busy disk may need a moment.
+SHOWN_WITHIN = 1.0
 
 
 class Notices:
@@ -41,6 +45,7 @@ class Notices:
         self._gaps = gaps
         self._gapless = trace.gapless
         self._allowed = trace.short_notices
+        self._recorded = trace.recorded
         self._speed = trace.speed
         self._approvals = approvals
         self._sightings = sightings
@@ -73,6 +78,9 @@ class Notices:
         if event.not_before is not None:
             if self._gapless:
                 absent_at = max(absent_at, sighting.exchange.asked - POLL_WITHIN)
+            raised = self._recorded.get(event.id, RecordedEvent()).raised
+            if raised is not None and raised <= absent_at <= raised + SHOWN_WITHIN:
+                absent_at = raised
             if event.not_before + self._margin < absent_at + minimum:
                 max_notice = max(0.0, event.not_before - absent_at)
                 message = (
