@@ -179,11 +179,13 @@ def test_a_session_ends_after_half_a_day_and_with_its_token(service: Service, ad
     )
     of_short = Browser(service, short)
     assert of_short.call("GET", "/v1/session").json()["expires_at"].startswith("20")
-    service.clock.advance("59m")
+    service.clock.advance("59m59s")
     assert (long.logged_in, of_short.logged_in) == (True, True)
-    service.clock.advance("2m")
+    service.clock.advance("1s")
     assert (long.logged_in, of_short.logged_in) == (True, False)
-    service.clock.advance("11h")
+    service.clock.advance("10h59m59s")
+    assert long.logged_in
+    service.clock.advance("1s")
     assert not long.logged_in
 
 
