@@ -7,8 +7,9 @@ and never waits long: without an answer of the service there are no suggestions.
 from __future__ import annotations
 
 import enum
+import functools
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import typer
@@ -145,9 +146,6 @@ machine_labels = of_service(lambda client: _labels(m.labels for m in client.mach
 host_labels = of_service(lambda client: _labels(host.labels for host in client.hosts()))
 control_nodes = of_service(lambda client: [(n.name, n.role) for n in client.control_nodes()])
 
-# By the name of an option.
-NAMED = {"machine": machines, "group": groups, "host": hosts, "label": machine_labels}
-
 # By the collection in the path of an operation: what its argument is, and how it is completed.
 RESOURCES = {
     "machines": ("the machine", machines),
@@ -257,3 +255,63 @@ def fault_kinds(incomplete: str) -> Iterable[Suggestion]:
     from forewarn.service.faults.kinds import FaultKind
 
     return [(kind.value, "fault") for kind in FaultKind if kind.value.startswith(incomplete)]
+
+
+# By the name of an option, of which `exclude_` may be the beginning.
+NAMED: Mapping[str, Complete | CompleteWord] = {
+    "event": events,
+    "what": record_kinds,
+    "machine": machines,
+    "group": groups,
+    "host": hosts,
+    "label": machine_labels,
+    "host_label": host_labels,
+    "rollout": rollouts,
+    "select": machine_labels,
+    "order": one_of("raised_at", "not_before"),
+    "coverage": one_of("listening", "silent", "never-polled", "never-approves"),
+    "state": rollout_states,
+}
+# Likewise, with the name of its enumeration.
+ENUMERATED = {
+    "type": "EventType",
+    "status": "Status",
+    "source": "Source",
+    "health": "Health",
+    "kind": "GroupKind",
+}
+
+
+def of_option(path: str, name: str, values: Sequence[str] | None) -> Complete | CompleteWord | None:
+    """Return what completes an option of an operation, which has one of these values, if any."""
+    values = values or values_of(ENUMERATED.get(name, ""))
+    if values is not None:
+        return one_of(*values)
+    if name == "label" and path in ("/v1/hosts", "/v1/enrollments"):
+        return host_labels
+    return NAMED.get(name.removeprefix("exclude_"))
+
+
+@functools.cache
+def values_of(enumeration: str) -> Sequence[str] | None:
+    """Return the values of an enumeration that the types of the control API name."""
+    from forewarn.core.events import EventType, Source, Status, types_that
+    from forewarn.core.fleet import GroupKind, Health, OverWhen
+    from forewarn.core.rollouts.model import (
+        EVACUATE_WORK_RETURN,
+        LIVE_MIGRATION,
+        Conflicts,
+        WorkBy,
+    )
+
+    kept = [type.value for type in types_that(lambda traits: not traits.deletes)]
+    of_hosts = [type.value for type in types_that(lambda traits: traits.host_maintenance)]
+    values: dict[str, list[str]] = {
+        each.__name__: [member.value for member in each]
+        for each in (EventType, Status, Source, Health, GroupKind, OverWhen, Conflicts, WorkBy)
+    }
+    values["RolloutKind"] = [*kept, LIVE_MIGRATION, EVACUATE_WORK_RETURN]
+    values["MaintenanceMode"] = [*of_hosts, LIVE_MIGRATION]
+    values["PauseAfter"] = ["nothing", "canary", "waves"]
+    values["FaultMethod"] = ["GET", "POST"]
+    return values.get(enumeration)

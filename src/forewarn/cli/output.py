@@ -6,11 +6,11 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, overload
+from typing import Annotated, Any, NamedTuple, NoReturn, overload
 
 import msgspec
 import typer
@@ -205,6 +205,33 @@ def print_table(
     typer.echo(head if os.environ.get("TERM") == "dumb" else typer.style(head, bold=True))
     for line in lines:
         typer.echo(line)
+
+
+class Table(NamedTuple):
+    """How items are listed: in columns, each of which is an attribute or a function of an item."""
+
+    columns: Mapping[str, str | Callable[[Any], object]]
+    minor: Sequence[str] = ()  # as in `print_table`
+    if_empty: str = ""
+    if_filtered: str = ""  # what is printed instead if none of the items is wanted
+
+
+def print_items(table: Table, items: Iterable[object], *, filtered: bool = False) -> None:
+    rows = [
+        [
+            _cell(column(item) if callable(column) else getattr(item, column))
+            for column in table.columns.values()
+        ]
+        for item in items
+    ]
+    if_empty = table.if_filtered if filtered and table.if_filtered else table.if_empty
+    print_table(tuple(table.columns), rows, minor=table.minor, if_empty=if_empty)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(value)
+    return time_text(value) if value is None or isinstance(value, datetime) else str(value)
 
 
 def print_fields(pairs: Sequence[tuple[str, str]]) -> None:

@@ -103,6 +103,7 @@ VALUES = {
     "role": "ROLE",
     "rollout": "ID",
     "rows_are": "host|group",
+    "seconds": DURATION,
     "select": "KEY=VALUE",
     "since": "TIME",
     "source": "SOURCE",

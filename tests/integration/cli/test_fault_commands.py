@@ -111,7 +111,7 @@ def test_every_field_of_a_fault_is_an_option(service: Service, tmp_path: Path) -
 
 def test_a_fault_may_keep_an_approval_from_taking_effect(service: Service) -> None:
     assert result_of(service, "add", "reset")["takes_effect"] is True
-    assert result_of(service, "add", "reset", "--no-effect")["takes_effect"] is False
+    assert result_of(service, "add", "reset", "--no-takes-effect")["takes_effect"] is False
 
 
 def test_fault_kinds_are_listed_without_a_service() -> None:

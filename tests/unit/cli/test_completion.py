@@ -76,7 +76,7 @@ FREE_VALUES = {
     "token_file", "ca", "cause", "moved", "ticket", "order_by", "canary", "waves",
     "max_failures", "deadline", "step", "remove",
     "blackout", "may_postpone", "back_within", "database", "many", "token",
-    "begin", "hours", "sums",
+    "begin", "hours", "sums", "stop_before",
 }  # fmt: skip
 
 

@@ -6,12 +6,12 @@ import typer
 
 from forewarn.cli.output import (
     Json,
+    Table,
     Url,
     print_clock,
+    print_items,
     print_json,
-    print_table,
     service,
-    time_text,
 )
 from forewarn.control.schema import core as s
 
@@ -23,6 +23,20 @@ def main() -> None:
     """List callers of the metadata endpoint that do not belong to any machine."""
 
 
+CALLERS = Table(
+    {
+        "ADDRESS": "address",
+        "HOST": "host",
+        "REQUESTS": "requests",
+        "FIRST": "first",
+        "LAST": "last",
+        "MACHINE": lambda caller: _machine(caller),
+    },
+    minor=("FIRST", "MACHINE", "HOST"),
+    if_empty="every caller since the start of the service was a machine of the fleet",
+)
+
+
 @app.command("list")
 def list_(json: Json = False, url: Url = None) -> None:
     """List addresses that call the metadata endpoint but belong to no machine."""
@@ -31,22 +45,7 @@ def list_(json: Json = False, url: Url = None) -> None:
         if json:
             print_json(callers)
             return
-        print_table(
-            ("ADDRESS", "HOST", "REQUESTS", "FIRST", "LAST", "MACHINE"),
-            [
-                (
-                    caller.address,
-                    caller.host,
-                    str(caller.requests),
-                    time_text(caller.first),
-                    time_text(caller.last),
-                    _machine(caller),
-                )
-                for caller in callers
-            ],
-            minor=("FIRST", "MACHINE", "HOST"),
-            if_empty="every caller since the start of the service was a machine of the fleet",
-        )
+        print_items(CALLERS, callers)
         print_clock(client)
 
 

@@ -9,11 +9,11 @@ import typer
 
 from forewarn.cli.commands.service_options import need_extra
 from forewarn.cli.output import (
+    Table,
     fail,
+    print_items,
     print_notes,
-    print_table,
     say,
-    time_text,
 )
 from forewarn.cli.plain import add_commands
 from forewarn.control.client.client import ControlClient
@@ -29,28 +29,24 @@ def main() -> None:
     that they share."""
 
 
+NODES = Table(
+    {
+        "NAME": "name",
+        "ROLE": "role",
+        "COMMIT": "commit",
+        "BEHIND": "lag",
+        "ADDRESS": "address",
+        "VERSION": "version",
+        "LEASE": lambda node: f"{node.lease:g}s" if node.lease else "",
+        "STARTED": "started",
+        "SEEN": "seen",
+    },
+    minor=("VERSION", "LEASE", "STARTED", "SEEN"),
+)
+
+
 def _print_nodes(nodes: list[s.ControlNode], client: ControlClient) -> None:
-    print_table(
-        (
-            *("NAME", "ROLE", "COMMIT", "BEHIND", "ADDRESS", "VERSION", "LEASE"),
-            *("STARTED", "SEEN"),
-        ),
-        [
-            (
-                node.name,
-                node.role,
-                str(node.commit),
-                str(node.lag),
-                node.address,
-                node.version,
-                f"{node.lease:g}s" if node.lease else "",
-                time_text(node.started),
-                time_text(node.seen),
-            )
-            for node in nodes
-        ],
-        minor=("VERSION", "LEASE", "STARTED", "SEEN"),
-    )
+    print_items(NODES, nodes)
     print_notes(list(client.readiness().warnings.values()))
 
 

@@ -19,11 +19,11 @@ from forewarn.cli.event_output import (
     print_outcome,
     shown_to,
 )
+from forewarn.cli.options import Fields
 from forewarn.cli.output import (
     Json,
     Url,
     fail_all,
-    parsed,
     print_clock,
     print_json,
     print_notes,
@@ -31,14 +31,13 @@ from forewarn.cli.output import (
     service,
     time_text,
 )
-from forewarn.cli.plain import add_commands
-from forewarn.cli.values import parse_time
+from forewarn.cli.plain import add_commands, takes
 from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import events as operations
 from forewarn.control.schema import core as s
-from forewarn.core.events import EventType, Source, Status, TypeTraits, types_that
+from forewarn.core.events import EventType, TypeTraits, types_that
 from forewarn.core.time import SECOND
-from forewarn.support.text import counted, either_of, in_words, listing, parse_duration
+from forewarn.support.text import counted, either_of, in_words, listing
 from forewarn.wire.versions import TYPE_NAMES
 
 # What an operator can do about an event, by the kind of the advice.
@@ -102,76 +101,10 @@ Ticket = Annotated[
 ]
 
 
-OfGroup = Annotated[
-    str | None, typer.Option(help="Only events of this group.", autocompletion=completion.groups)
-]
-OfMachine = Annotated[
-    str | None,
-    typer.Option(help="Only events of this machine.", autocompletion=completion.machines),
-]
-OfHost = Annotated[
-    str | None,
-    typer.Option(
-        help="Only events of the maintenance of this host.", autocompletion=completion.hosts
-    ),
-]
-OfLabel = Annotated[
-    str | None,
-    typer.Option(
-        help="Only events of machines with these labels, e.g. tier=web,!canary.",
-        autocompletion=completion.machine_labels,
-    ),
-]
-OfType = Annotated[
-    str | None,
-    typer.Option(help="Only events of this type.", autocompletion=completion.members(EventType)),
-]
-OfSource = Annotated[
-    str | None,
-    typer.Option(help="Only events from this source.", autocompletion=completion.members(Source)),
-]
-OfRollout = Annotated[
-    str | None,
-    typer.Option(help="Only events of this rollout.", autocompletion=completion.rollouts),
-]
-
-
 @app.command("list")
+@takes(operations.LIST_EVENTS)
 def list_(
-    group: OfGroup = None,
-    machine: OfMachine = None,
-    host: OfHost = None,
-    type: OfType = None,
-    status: Annotated[
-        str | None,
-        typer.Option(
-            help="Only events with this status.",
-            autocompletion=completion.members(Status),
-        ),
-    ] = None,
-    source: OfSource = None,
-    rollout: OfRollout = None,
-    cause: Annotated[str | None, typer.Option(help="Only events with this cause.")] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(help="Only events announced since then: 2h (ago), or 2027-01-15T08:00:00Z."),
-    ] = None,
-    starts_from: Annotated[
-        str | None,
-        typer.Option("--from", help="Only events that may start from then on: 6h, or a time."),
-    ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option(help="Only events that may start before then: 24h, or a time."),
-    ] = None,
-    label: OfLabel = None,
-    order: Annotated[
-        str | None,
-        typer.Option(
-            help="Order: raised_at (default), or not_before: what starts next comes first.",
-            autocompletion=completion.one_of("raised_at", "not_before"),
-        ),
-    ] = None,
+    fields: Fields,
     all: Annotated[bool, typer.Option("--all", help="Also list events that are over.")] = False,
     limit: Annotated[
         int, typer.Option(help="Maximum number of events that are over.", min=1, max=1000)
@@ -180,21 +113,19 @@ def list_(
     url: Url = None,
 ) -> None:
     """List events that are scheduled or have started."""
-    filters = {"group": group, "machine": machine, "host": host, "type": type, "status": status}
-    filters |= {"source": source, "rollout": rollout, "cause": cause, "raised_since": since}
-    filters |= {"from": starts_from, "until": until, "label": label}
     with service(url) as client:
-        events = client.events(limit=limit, past=all, order=order, **filters)
+        events = client.events(limit=limit, past=all, **fields)
         if json:
             print_json(events)
             return
-        matching = " that matches" if any(filters.values()) else ""
+        matching = " that matches" if fields.keys() - {"order"} else ""
         active = "" if all else " is scheduled or has started; --all lists those that are over"
         print_events(events, if_empty=f"no event{matching}{active or ' is stored'}")
         print_clock(client)
 
 
 @app.command()
+@takes(operations.SCHEDULE_EVENT, without=("type", "machines"))
 def schedule(
     arguments: Annotated[
         list[str] | None,
@@ -221,32 +152,8 @@ def schedule(
             autocompletion=completion.machines,
         ),
     ] = None,
-    notice: Annotated[
-        str | None,
-        typer.Option(help="Notice, e.g. 20m. Default: as documented for the event type."),
-    ] = None,
-    not_before: Annotated[
-        str | None, typer.Option(help="Start time instead of a notice, e.g. 2030-01-31T18:00:00Z.")
-    ] = None,
-    short_notice: Annotated[
-        bool,
-        typer.Option(
-            "--short-notice", help="Allow less notice than is documented for this event type."
-        ),
-    ] = False,
-    ignore_windows: IgnoreWindows = False,
-    description: Annotated[str, typer.Option(help="Description in the machines' document.")] = "",
-    duration: Annotated[
-        int, typer.Option(help="Duration of the impact; 0 for none, -1 for unknown.")
-    ] = -1,
-    ticket: Ticket = "",
-    source: Annotated[
-        str,
-        typer.Option(
-            help="Source of the event: Platform or User.",
-            autocompletion=completion.one_of("Platform", "User"),
-        ),
-    ] = "Platform",
+    *,
+    fields: Fields,
     yes: Yes = False,
     json: Json = False,
     url: Url = None,
@@ -263,20 +170,8 @@ def schedule(
         raise typer.BadParameter(
             f"pass at least one machine: forewarn event schedule {event_type} web_0"
         )
-    notice_us = parsed(parse_duration, notice, "--notice")
-    request = s.ScheduleRequest(
-        type=event_type,
-        machines=names,
-        notice=None if notice_us is None else notice_us / SECOND,
-        not_before=parsed(parse_time, not_before, "--not-before"),
-        short_notice=short_notice,
-        ignore_windows=ignore_windows,
-        description=description,
-        duration=duration,
-        ticket=ticket,
-        source=source,
-    )
-    if ignore_windows and not yes:
+    request = s.ScheduleRequest(type=event_type, machines=names, **fields)
+    if request.ignore_windows and not yes:
         confirm(f"{event_type} of {listing(names)} {WOULD_IGNORE_WINDOWS}")
     with service(url) as client:
         print_outcome(client.schedule(request), json, client)
@@ -340,6 +235,7 @@ def ready(
 
 
 @app.command()
+@takes(operations.CANCEL_EVENTS, without=("ids", "plan"))
 def cancel(
     id: Annotated[
         str | None,
@@ -348,35 +244,20 @@ def cancel(
             autocompletion=completion.events,
         ),
     ] = None,
-    group: OfGroup = None,
-    machine: OfMachine = None,
-    host: OfHost = None,
-    label: OfLabel = None,
-    type: OfType = None,
-    source: OfSource = None,
-    rollout: OfRollout = None,
-    reason: Annotated[str, typer.Option(help="Reason, for the history.")] = "",
+    *,
+    fields: Fields,
     yes: Yes = False,
     json: Json = False,
     url: Url = None,
 ) -> None:
     """Cancel an event that has not started, or all that match the options, after showing them."""
-    request = s.CancelEventsRequest(
-        group=group,
-        machine=machine,
-        host=host,
-        label=label,
-        type=type,
-        source=source,
-        rollout=rollout,
-        reason=reason,
-    )
-    selects = request != s.CancelEventsRequest(reason=reason)
+    request = s.CancelEventsRequest(**fields)
+    selects = request != s.CancelEventsRequest(reason=request.reason)
     if (id is not None) is selects:
         raise typer.BadParameter("pass the ID of an event, or options that select events")
     with service(url) as client:
         if id is not None:
-            why = s.CancelRequest(reason=reason)
+            why = s.CancelRequest(reason=request.reason)
             print_outcome(client.cancel(_id(id), why), json, client)
             return
         if not yes:

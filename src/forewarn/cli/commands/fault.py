@@ -9,17 +9,21 @@ import typer
 
 from forewarn.cli import completion
 from forewarn.cli.confirm import accepts_yes
+from forewarn.cli.options import Fields
 from forewarn.cli.output import (
     Json,
+    Table,
     Url,
-    parsed_seconds,
     print_fields,
+    print_items,
     print_json,
     print_table,
     say,
     service,
     time_text,
 )
+from forewarn.cli.plain import add_commands, takes
+from forewarn.control.operations import faults as operations
 from forewarn.control.schema import faults as f
 from forewarn.core.time import SECOND
 from forewarn.support.text import counted, in_words
@@ -29,6 +33,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command()
 @accepts_yes
+@takes(operations.ADD_FAULT, without=("kind", "body"))
 def add(
     kind: Annotated[
         str,
@@ -36,80 +41,19 @@ def add(
             help="Kind of fault; see 'forewarn fault kinds'.", autocompletion=completion.fault_kinds
         ),
     ],
-    machine: Annotated[
-        list[str] | None,
-        typer.Option(help="Only for this machine. Repeatable.", autocompletion=completion.machines),
-    ] = None,
-    group: Annotated[
-        list[str] | None,
-        typer.Option(help="Only for this group. Repeatable.", autocompletion=completion.groups),
-    ] = None,
-    method: Annotated[
-        str,
-        typer.Option(
-            help="Only for this method: GET or POST.",
-            autocompletion=completion.one_of("GET", "POST"),
-        ),
-    ] = "",
-    times: Annotated[
-        int | None,
-        typer.Option(help="Number of requests or events. Default: until the fault is cleared."),
-    ] = None,
-    after: Annotated[int, typer.Option(help="Number of requests or events to skip first.")] = 0,
-    from_: Annotated[
-        str | None,
-        typer.Option("--from", help="Start after this time on the service's clock, e.g. 5m."),
-    ] = None,
-    for_: Annotated[
-        str | None,
-        typer.Option("--for", help="Stay active for this long on the service's clock, e.g. 30s."),
-    ] = None,
-    probability: Annotated[
-        float, typer.Option(help="Probability for each request or event, e.g. 0.1.")
-    ] = 1.0,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of the random numbers, for reproducible faults.")
-    ] = None,
-    seconds: Annotated[
-        float | None,
-        typer.Option(
-            help="Number of seconds; for the kinds slow, stalled, vanish and short-notice."
-        ),
-    ] = None,
-    status: Annotated[
-        int | None, typer.Option(help="Status code from 500 to 599; for the kind error.")
-    ] = None,
+    *,
+    fields: Fields,
     body: Annotated[
         Path | None,
         typer.Option(help="Response body, from a file; for the kinds error and plain."),
-    ] = None,
-    takes_effect: Annotated[
-        bool | None,
-        typer.Option(
-            "--takes-effect/--no-effect",
-            help="Whether an approval whose response is faulty takes effect.",
-        ),
     ] = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
     """Inject a fault into the service's responses or events."""
-    request = f.FaultRequest(
-        kind=kind,
-        machines=machine or [],
-        groups=group or [],
-        method=method.upper(),
-        times=times,
-        skip=after,
-        starts_in=parsed_seconds("--from", from_),
-        lasts=parsed_seconds("--for", for_),
-        probability=probability,
-        seed=seed,
-        seconds=seconds,
-        status=status,
-        body=None if body is None else _read(body),
-        takes_effect=takes_effect,
-    )
+    content = None if body is None else _read(body)
+    fields["method"] = fields.get("method", "").upper()
+    request = f.FaultRequest(kind=kind, body=content, **fields)
     with service(url) as client:
         added = client.add_fault(request)
     if json:
@@ -126,14 +70,6 @@ def add(
     )
 
 
-@app.command("list")
-def list_(json: Json = False, url: Url = None) -> None:
-    """List all faults, and how often each was applied."""
-    with service(url) as client:
-        faults = client.faults()
-    _show(faults, json, "there are no faults")
-
-
 @app.command()
 @accepts_yes
 def clear(
@@ -147,8 +83,11 @@ def clear(
     """Remove a fault, or all of them, and show how often they were applied."""
     with service(url) as client:
         cleared = client.clear_faults() if fault is None else [client.clear_fault(fault)]
-    _show(cleared, json, "there were no faults to remove")
-    if cleared and not json:
+    if json:
+        print_json(cleared)
+        return
+    print_items(FAULTS, cleared, filtered=True)
+    if cleared:
         say(f"{counted(len(cleared), 'fault')} removed")
 
 
@@ -171,28 +110,20 @@ def kinds(json: Json = False) -> None:
     print_table(("KIND", "APPLIES TO", "EFFECT"), rows)
 
 
-def _show(faults: list[f.Fault], json: bool, if_none: str) -> None:
-    if json:
-        print_json(faults)
-        return
-    rows = [
-        (
-            fault.id,
-            fault.kind,
-            _target(fault),
-            _when(fault),
-            fault.state,
-            fault.message,
-            time_text(fault.last_at) or "never",
-        )
-        for fault in faults
-    ]
-    print_table(
-        ("ID", "KIND", "TARGET", "WHEN", "STATE", "CONSUMED", "LAST"),
-        rows,
-        minor=("WHEN", "LAST", "CONSUMED", "STATE"),
-        if_empty=if_none,
-    )
+FAULTS = Table(
+    {
+        "ID": "id",
+        "KIND": "kind",
+        "TARGET": lambda fault: _target(fault),
+        "WHEN": lambda fault: _when(fault),
+        "STATE": "state",
+        "CONSUMED": "message",
+        "LAST": lambda fault: fault.last_at or "never",
+    },
+    minor=("WHEN", "LAST", "CONSUMED", "STATE"),
+    if_empty="there are no faults",
+    if_filtered="there were no faults to remove",
+)
 
 
 def _target(fault: f.Fault) -> str:
@@ -224,3 +155,6 @@ def _read(path: Path) -> str:
             return file.read(MAX_FAULT_BODY + 1)  # one more than is allowed, so that it is refused
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{path} cannot be read as text: {error}") from error
+
+
+add_commands(app, "fault", operations, prints={operations.LIST_FAULTS: FAULTS})

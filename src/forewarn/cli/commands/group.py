@@ -9,11 +9,12 @@ import typer
 from forewarn.cli import completion
 from forewarn.cli.blackout_calendar import BlackoutCalendar, with_calendar
 from forewarn.cli.confirm import accepts_yes
+from forewarn.cli.options import Fields
 from forewarn.cli.output import (
     Json,
+    Table,
     Url,
     coverage_text,
-    parsed,
     print_clock,
     print_fields,
     print_json,
@@ -23,68 +24,32 @@ from forewarn.cli.output import (
     service,
     time_text,
 )
-from forewarn.cli.plain import add_commands
+from forewarn.cli.plain import add_commands, takes
 from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import groups as operations
 from forewarn.control.schema import core as s
-from forewarn.core.fleet import GroupKind
 from forewarn.core.time import SECOND
-from forewarn.support.text import counted, in_words, listing, parse_duration
-from forewarn.wire.versions import DELETING, TYPE_NAMES
+from forewarn.support.text import counted, in_words, listing
+from forewarn.wire.versions import DELETING
 
 app = typer.Typer(no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Name of the group.", autocompletion=completion.groups)]
 
 
-@app.command("list")
-def list_(
-    label: Annotated[
-        str | None,
-        typer.Option(
-            help="Only groups of machines with these labels, e.g. tier=web,!canary.",
-            autocompletion=completion.machine_labels,
-        ),
-    ] = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            help="Only groups of this kind.",
-            autocompletion=completion.members(GroupKind),
-        ),
-    ] = None,
-    enabled: Annotated[
-        bool | None, typer.Option("--enabled/--disabled", help="Only enabled groups.")
-    ] = None,
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """List all groups, and whether Scheduled Events are enabled for them."""
-    with service(url) as client:
-        groups = client.groups(label=label, kind=kind, enabled=enabled)
-        if json:
-            print_json(groups)
-            return
-        rows = [
-            (
-                group.name,
-                group.kind,
-                "yes" if group.enabled else "no",
-                str(group.incarnation or ""),
-                str(len(group.machines)),
-                str(group.coverage.listening),
-                str(len(group.events)),
-            )
-            for group in groups
-        ]
-        print_table(
-            ("GROUP", "KIND", "ENABLED", "INCARNATION", "MACHINES", "LISTENING", "EVENTS"),
-            rows,
-            minor=("INCARNATION", "KIND"),
-            if_empty="no group matches"
-            if label or kind or enabled is not None
-            else "there are no groups; add some with 'forewarn apply FLEET.yaml'",
-        )
-        print_clock(client)
+GROUPS = Table(
+    {
+        "GROUP": "name",
+        "KIND": "kind",
+        "ENABLED": lambda group: "yes" if group.enabled else "no",
+        "INCARNATION": lambda group: group.incarnation or None,
+        "MACHINES": lambda group: len(group.machines),
+        "LISTENING": lambda group: group.coverage.listening,
+        "EVENTS": lambda group: len(group.events),
+    },
+    minor=("INCARNATION", "KIND"),
+    if_empty="there are no groups; add some with 'forewarn apply FLEET.yaml'",
+    if_filtered="no group matches",
+)
 
 
 def _print_group(group: s.Group, client: ControlClient) -> None:
@@ -162,38 +127,10 @@ def _deletable(client: ControlClient, name: str) -> list[str]:
 
 @app.command()
 @accepts_yes
+@takes(operations.SET_POLICY, without=("blackouts",))
 def policy(
     name: Name,
-    user_event_limit: Annotated[
-        str | None, typer.Option(help="Maximum number of Scheduled user events, or 'none'.")
-    ] = None,
-    auto_approve: Annotated[
-        str | None,
-        typer.Option(
-            help="Event types to approve automatically: Reboot,Redeploy or 'none'.",
-            autocompletion=completion.some_of(*TYPE_NAMES, "none"),
-        ),
-    ] = None,
-    all_instances_down: Annotated[
-        bool | None, typer.Option(help="Approve user events while all machines are down.")
-    ] = None,
-    event_grid: Annotated[
-        bool | None,
-        typer.Option(help="Publish events to Event Grid and Azure Resource Graph."),
-    ] = None,
-    terminate_notice: Annotated[
-        str | None, typer.Option(help="Notice of a deletion: 5m to 15m, or 'off'.")
-    ] = None,
-    image_notice: Annotated[
-        str | None, typer.Option(help="Notice of a reimage: 5m to 15m, or 'off'.")
-    ] = None,
-    window: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Window in which maintenance may start, e.g. 'sat,sun 22:00-04:00 Europe/Berlin',"
-            " or 'none'. Can be repeated."
-        ),
-    ] = None,
+    fields: Fields,
     blackout: Annotated[
         list[str] | None,
         typer.Option(
@@ -202,55 +139,11 @@ def policy(
         ),
     ] = None,
     blackout_calendar: BlackoutCalendar = None,
-    may_postpone: Annotated[
-        str | None,
-        typer.Option(
-            help="By how much, and how often, each event may be postponed, e.g. '2h, twice', or"
-            " 'off'."
-        ),
-    ] = None,
-    over_when: Annotated[
-        str | None,
-        typer.Option(
-            help="When to end an event that was carried out: 'heard' (once its machines have"
-            " polled again), 'carried-out' (at once), or 'default'.",
-            autocompletion=completion.some_of("heard", "carried-out", "default"),
-        ),
-    ] = None,
-    back_within: Annotated[
-        str | None,
-        typer.Option(
-            help="How long an event waits for its machines to poll again: 10s to 1h, or 'default'."
-        ),
-    ] = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
     """Show a group's policy, or change the given parts of it."""
-    request = s.PolicyRequest()
-    if user_event_limit is not None:
-        request.user_event_limit = parsed(_count, user_event_limit, "--user-event-limit")
-    if auto_approve is not None:
-        types = [] if auto_approve.lower() == "none" else auto_approve.split(",")
-        request.auto_approve = [type.strip() for type in types]
-    if all_instances_down is not None:
-        request.all_instances_down = all_instances_down
-    if event_grid is not None:
-        request.event_grid = event_grid
-    if terminate_notice is not None:
-        request.terminate_notice = _notice(terminate_notice, "--terminate-notice")
-    if image_notice is not None:
-        request.image_notice = _notice(image_notice, "--image-notice")
-    if window is not None:
-        request.windows = [] if window == ["none"] else window
-    if may_postpone is not None:
-        request.may_postpone = None if may_postpone.lower() == "off" else may_postpone
-    if over_when is not None:
-        request.over_when = None if over_when.lower() == "default" else over_when
-    if back_within is not None:
-        default = back_within.lower() == "default"
-        within = None if default else parsed(parse_duration, back_within, "--back-within")
-        request.back_within = None if within is None else within / SECOND
+    request = s.PolicyRequest(**fields)
     with service(url) as client:
         if blackout is not None or blackout_calendar is not None:
             listed = [] if blackout == ["none"] else blackout or []
@@ -262,19 +155,6 @@ def policy(
         print_fields([("group", group.name), *_policy(group)])
         print_notes(group.notes)
         print_clock(client)
-
-
-def _notice(text: str, option: str) -> float | None:
-    notice = None if text.lower() == "off" else parsed(parse_duration, text, option)
-    return None if notice is None else notice / SECOND
-
-
-def _count(text: str) -> int | None:
-    if text.lower() == "none":
-        return None
-    if not text.isdecimal():
-        raise ValueError(f"'{text}' is not a number; pass one, or 'none' for no limit")
-    return int(text)
 
 
 def _policy(group: s.Group) -> list[tuple[str, str]]:
@@ -331,6 +211,10 @@ add_commands(
     app,
     "group",
     operations,
-    prints={operations.GET_GROUP: _print_group, operations.GET_GROUP_WINDOWS: _print_windows},
+    prints={
+        operations.LIST_GROUPS: GROUPS,
+        operations.GET_GROUP: _print_group,
+        operations.GET_GROUP_WINDOWS: _print_windows,
+    },
     concerns={operations.EVICT_GROUP: _eviction, operations.SCALE_IN: _scaling_in},
 )

@@ -11,49 +11,21 @@ from typing import IO, Annotated
 
 import typer
 
-from forewarn.cli import completion
 from forewarn.cli.event_output import away_texts
+from forewarn.cli.options import Fields
 from forewarn.cli.output import Url, fail, print_clock, print_table, say, service, time_text
+from forewarn.cli.plain import takes
 from forewarn.control.client.client import ControlClient
+from forewarn.control.operations import history as operations
 from forewarn.control.schema.feed import HistoryRecord
 from forewarn.support.text import counted, escaped, listing
 
 LINES = 50  # records in a table without --limit
 
 
+@takes(operations.GET_HISTORY)
 def history(
-    machine: Annotated[
-        str | None,
-        typer.Option(help="Only entries about this machine.", autocompletion=completion.machines),
-    ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option(help="Only entries about this group.", autocompletion=completion.groups),
-    ] = None,
-    host: Annotated[
-        str | None,
-        typer.Option(help="Only entries about this host.", autocompletion=completion.hosts),
-    ] = None,
-    event: Annotated[
-        str | None,
-        typer.Option(
-            help="Only entries about this event (ID or a prefix of it).",
-            autocompletion=completion.events,
-        ),
-    ] = None,
-    since: Annotated[
-        str | None, typer.Option(help="Only entries since then: 2h (ago), or 2027-01-15T08:00:00Z.")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option(help="Only entries before then; same format as --since.")
-    ] = None,
-    what: Annotated[
-        str | None,
-        typer.Option(
-            help="Only these kinds of entries, separated by commas: raised,approved,…",
-            autocompletion=completion.record_kinds,
-        ),
-    ] = None,
+    fields: Fields,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -77,15 +49,6 @@ def history(
     url: Url = None,
 ) -> None:
     """Show the history: who announced, approved, started or cancelled what, newest last."""
-    query = {
-        "machine": machine,
-        "group": group,
-        "host": host,
-        "event": event,
-        "since": since,
-        "until": until,
-        "what": what,
-    }
     with service(url) as client:
         if export is not None:
             if limit is not None:
@@ -94,16 +57,16 @@ def history(
                 )
             if after_seq is not None:
                 raise typer.BadParameter("--after-seq cannot be combined with --export")
-            say(f"{counted(_export(client, query, export), 'record')} in {export}", err=True)
+            say(f"{counted(_export(client, fields, export), 'record')} in {export}", err=True)
         elif json:
-            for line in _json_lines(client, query, limit, after_seq):
+            for line in _json_lines(client, fields, limit, after_seq):
                 sys.stdout.buffer.write(escaped(line.decode().rstrip("\n")).encode() + b"\n")
             sys.stdout.buffer.flush()
         else:
             if after_seq is None:
-                records = client.last_records(query, limit or LINES)
+                records = client.last_records(fields, limit or LINES)
             else:
-                records = list(client.history_after(query, after_seq, limit or LINES))
+                records = list(client.history_after(fields, after_seq, limit or LINES))
             _show(records)
             if output:
                 _show_outputs(records)
@@ -111,7 +74,7 @@ def history(
 
 
 def _json_lines(
-    client: ControlClient, query: dict[str, str | None], limit: int | None, after_seq: int | None
+    client: ControlClient, query: Fields, limit: int | None, after_seq: int | None
 ) -> Iterator[bytes]:
     import msgspec
 
@@ -127,7 +90,7 @@ def _json_lines(
         yield msgspec.json.encode(record) + b"\n"
 
 
-def _export(client: ControlClient, query: dict[str, str | None], path: Path) -> int:
+def _export(client: ControlClient, query: Fields, path: Path) -> int:
     lines = client.history_lines(query)
     try:
         if _can_be_replaced(path):

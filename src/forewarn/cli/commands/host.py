@@ -12,86 +12,34 @@ from forewarn.cli import completion
 from forewarn.cli.commands.event import (
     WOULD_IGNORE_WINDOWS,
     FailureType,
-    IgnoreWindows,
-    Ticket,
     type_names,
 )
 from forewarn.cli.confirm import Yes, accepts_yes, confirm
 from forewarn.cli.event_output import print_holds, print_outcomes
+from forewarn.cli.options import Fields
 from forewarn.cli.output import (
     Json,
+    Table,
     Url,
     amounts_text,
-    parsed,
     print_clock,
     print_fields,
     print_json,
-    print_table,
     say,
     service,
     time_text,
 )
-from forewarn.cli.plain import add_commands
-from forewarn.cli.values import parse_time
+from forewarn.cli.plain import add_commands, takes
 from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import hosts as operations
 from forewarn.control.schema import core as s
 from forewarn.core.events import FAILURE_TYPE, EventType
-from forewarn.core.fleet import Health
-from forewarn.core.time import SECOND
-from forewarn.support.text import counted, either_of, listing, parse_duration
+from forewarn.support.text import counted, listing
 
 app = typer.Typer(no_args_is_help=True)
 HOST_TYPES = type_names(lambda traits: traits.host_maintenance)
 Name = Annotated[str, typer.Argument(help="Name of the host.", autocompletion=completion.hosts)]
 Note = Annotated[str, typer.Option(help="Note for the history.")]
-
-
-@app.command("list")
-def list_(
-    label: Annotated[
-        str | None,
-        typer.Option(
-            help="Only hosts with these labels, e.g. rack=1,!old.",
-            autocompletion=completion.host_labels,
-        ),
-    ] = None,
-    health: Annotated[
-        str | None,
-        typer.Option(
-            help="Only hosts with this health.",
-            autocompletion=completion.members(Health),
-        ),
-    ] = None,
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """List all hosts with their health and number of machines."""
-    with service(url) as client:
-        hosts = client.hosts(label=label, health=health)
-        if json:
-            print_json(hosts)
-            return
-        rows = [
-            (
-                host.name,
-                host.health + (", cordoned" if host.cordoned else ""),
-                time_text(host.since),
-                _node_text(host.node),
-                _driver_text(host.driver),
-                str(len(host.machines)),
-                str(len(host.events)),
-                ",".join(f"{key}={value}" for key, value in host.labels.items()),
-            )
-            for host in hosts
-        ]
-        print_table(
-            ("HOST", "HEALTH", "SINCE", "NODE", "DRIVER", "MACHINES", "EVENTS", "LABELS"),
-            rows,
-            minor=("LABELS", "EVENTS", "MACHINES"),
-            if_empty="no host matches" if label or health else "there are no hosts",
-        )
-        print_clock(client)
 
 
 def _node_text(node: s.HostNode | None) -> str:
@@ -156,60 +104,14 @@ def _print_host(host: s.Host, client: ControlClient) -> None:
 
 
 @app.command()
+@takes(operations.MAINTAIN_HOST, mode=EventType.FREEZE.value)
 def maintain(
-    name: Name,
-    mode: Annotated[
-        str,
-        typer.Option(
-            "--type",
-            help=f"Event type ({either_of(HOST_TYPES)}), or live-migration.",
-            autocompletion=completion.one_of(*HOST_TYPES, "live-migration"),
-        ),
-    ] = EventType.FREEZE.value,
-    evacuate: Annotated[
-        bool,
-        typer.Option("--evacuate", help="Move the machines to other hosts one by one instead."),
-    ] = False,
-    notice: Annotated[
-        str | None,
-        typer.Option(help="Notice, e.g. 20m. Default: as documented for the event type."),
-    ] = None,
-    not_before: Annotated[
-        str | None, typer.Option(help="Start time instead of a notice, e.g. 2030-01-31T18:00:00Z.")
-    ] = None,
-    short_notice: Annotated[
-        bool,
-        typer.Option(
-            "--short-notice", help="Allow less notice than is documented for this event type."
-        ),
-    ] = False,
-    ignore_windows: IgnoreWindows = False,
-    description: Annotated[
-        str | None, typer.Option(help="Description in the machines' document.")
-    ] = None,
-    duration: Annotated[
-        int | None, typer.Option(help="Duration of the impact; 0 for none, -1 for unknown.")
-    ] = None,
-    ticket: Ticket = "",
-    yes: Yes = False,
-    json: Json = False,
-    url: Url = None,
+    name: Name, fields: Fields, yes: Yes = False, json: Json = False, url: Url = None
 ) -> None:
     """Maintain a host: the maintenance is announced to every group on it, and carried out once."""
-    notice_us = parsed(parse_duration, notice, "--notice")
-    request = s.MaintainRequest(
-        mode=mode,
-        evacuate=evacuate,
-        notice=None if notice_us is None else notice_us / SECOND,
-        not_before=parsed(parse_time, not_before, "--not-before"),
-        short_notice=short_notice,
-        ignore_windows=ignore_windows,
-        description=description,
-        duration=duration,
-        ticket=ticket,
-    )
+    request = s.MaintainRequest(**fields)
     with service(url) as client:
-        if ignore_windows and not yes:
+        if request.ignore_windows and not yes:
             confirm(_ignoring_windows(client, "maintenance", name))
         print_outcomes(client.maintain_host(name, request), json, client)
 
@@ -244,34 +146,14 @@ def fail(
 
 @app.command()
 @accepts_yes
+@takes(operations.ENROLL_HOSTS, without=("host",))
 def enroll(
     name: Annotated[
         str | None,
         typer.Argument(help="Name of the host.", autocompletion=completion.hosts),
     ] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(
-            help="Instead of one host: those with these labels now, e.g. rack=1. Needs --many.",
-            autocompletion=completion.host_labels,
-        ),
-    ] = None,
-    many: Annotated[
-        int, typer.Option(help="With --label: how many of these hosts can join with the token.")
-    ] = 0,
-    lasts: Annotated[
-        str | None, typer.Option("--for", help="How long the token is valid. Default: 1h.")
-    ] = None,
-    again: Annotated[
-        bool,
-        typer.Option(
-            "--again", help="Also for a host that has a node: the new node takes its place."
-        ),
-    ] = False,
-    driver: Annotated[
-        bool,
-        typer.Option("--driver", help="For the driver process of the host, instead of its node."),
-    ] = False,
+    *,
+    fields: Fields,
     json: Json = False,
     url: Url = None,
 ) -> None:
@@ -280,23 +162,20 @@ def enroll(
 
     It contains a token, which can be used once for each host and is not shown again.
     """
-    seconds = None if lasts is None else parsed(parse_duration, lasts, "--for") / SECOND
-    request = s.EnrollmentRequest(
-        host=name or "", label=label, hosts=many, expires_in=seconds, again=again, driver=driver
-    )
+    request = s.EnrollmentRequest(host=name or "", **fields)
     with service(url) as client:
         enrollment = client.enroll(request)
         if json:
             print_json(enrollment)
             return
         hosts = listing(enrollment.hosts)
-        if many:
-            hosts = f"{many} of {counted(len(enrollment.hosts), 'host')} ({hosts})"
+        if request.hosts:
+            hosts = f"{request.hosts} of {counted(len(enrollment.hosts), 'host')} ({hosts})"
         until = time_text(enrollment.expires_at)
         say(
             f"token {enrollment.id} for {hosts}, valid until {until}. Run there, as root:", err=True
         )
-        command = "forewarn-driver" if driver else "forewarn-node"
+        command = "forewarn-driver" if request.driver else "forewarn-node"
         typer.echo(f"{command} join {','.join(enrollment.addresses)} {enrollment.token}")
 
 
@@ -341,11 +220,35 @@ def _machines_of(client: ControlClient, name: str, what: str = "") -> str:
     )
 
 
+def _labels(host: s.Host) -> str:
+    return ",".join(f"{key}={value}" for key, value in host.labels.items())
+
+
+HOSTS = Table(
+    {
+        "HOST": "name",
+        "HEALTH": lambda host: host.health + (", cordoned" if host.cordoned else ""),
+        "SINCE": "since",
+        "NODE": lambda host: _node_text(host.node),
+        "DRIVER": lambda host: _driver_text(host.driver),
+        "MACHINES": lambda host: len(host.machines),
+        "EVENTS": lambda host: len(host.events),
+        "LABELS": _labels,
+    },
+    minor=("LABELS", "EVENTS", "MACHINES"),
+    if_empty="there are no hosts",
+    if_filtered="no host matches",
+)
+
 add_commands(
     app,
     "host",
     operations,
-    prints={operations.GET_HOST: _print_host, operations.EXPLAIN_HOST: _print_explanation},
+    prints={
+        operations.LIST_HOSTS: HOSTS,
+        operations.GET_HOST: _print_host,
+        operations.EXPLAIN_HOST: _print_explanation,
+    },
     concerns={
         operations.DEGRADE_HOST: _degradation,
         operations.WITHOUT_NODE: _without_node,

@@ -10,29 +10,29 @@ from forewarn.cli import completion
 from forewarn.cli.commands.event import FailureType
 from forewarn.cli.confirm import Yes, accepts_yes, confirm
 from forewarn.cli.event_output import print_outcome, print_outcomes
+from forewarn.cli.options import Fields
 from forewarn.cli.output import (
     Json,
+    Table,
     Url,
     amounts_text,
     print_clock,
     print_fields,
+    print_items,
     print_json,
-    print_table,
     service,
     time_text,
 )
-from forewarn.cli.plain import add_commands
+from forewarn.cli.plain import add_commands, takes
 from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import machines as operations
 from forewarn.control.operations.operation import Operation
 from forewarn.control.schema import core as s
 from forewarn.core.events import FAILURE_TYPE
-from forewarn.core.fleet import Health
 from forewarn.core.time import SECOND
 from forewarn.support.text import counted, in_words
 
 app = typer.Typer(no_args_is_help=True)
-COVERAGES = ("listening", "silent", "never-polled", "never-approves")
 Name = Annotated[
     str, typer.Argument(help="Name of the machine.", autocompletion=completion.machines)
 ]
@@ -43,53 +43,44 @@ Names = Annotated[
 ]
 
 
+MACHINES = Table(
+    {
+        "MACHINE": "name",
+        "GROUP": "group",
+        "KIND": "kind",
+        "UPDATE DOMAIN": "update_domain",
+        "FAULT DOMAIN": "fault_domain",
+        "HOST": "host",
+        "SPOT": lambda machine: "yes" if machine.spot else "",
+        "METADATA": lambda machine: _gone(machine) or machine.metadata_url,
+        "LAST POLL": lambda machine: (
+            (time_text(machine.last_poll) or "never") + (", not back" if machine.not_back else "")
+        ),
+    },
+    minor=("FAULT DOMAIN", "UPDATE DOMAIN", "SPOT", "KIND", "HOST", "GROUP", "METADATA"),
+    if_empty="there are no machines; add some with 'forewarn apply FLEET.yaml'",
+    if_filtered="no machine matches",
+)
+DIFFERENCES = Table(
+    {
+        "MACHINE": "machine",
+        "DRIFT": "drift",
+        "GROUP": "group",
+        "HOST": "host",
+        "SEEN ON": "seen_on",
+        "STATE": lambda seen: f"{seen.state} ({seen.reason})" if seen.reason else seen.state,
+        "SINCE": "since",
+        "PROBLEM": "problem",
+    },
+    minor=("SINCE", "GROUP"),
+    if_empty="no machine is known to differ from the inventory",
+)
+
+
 @app.command("list")
+@takes(operations.LIST_MACHINES)
 def list_(
-    group: Annotated[
-        str | None,
-        typer.Option(help="Only machines of this group.", autocompletion=completion.groups),
-    ] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(
-            help="Only machines with these labels, e.g. tier=web,!canary.",
-            autocompletion=completion.machine_labels,
-        ),
-    ] = None,
-    coverage: Annotated[
-        str | None,
-        typer.Option(
-            help="Only machines with this coverage: listening, silent, never-polled or"
-            " never-approves.",
-            autocompletion=completion.one_of(*COVERAGES),
-        ),
-    ] = None,
-    host: Annotated[
-        str | None,
-        typer.Option(help="Only machines on this host.", autocompletion=completion.hosts),
-    ] = None,
-    health: Annotated[
-        str | None,
-        typer.Option(
-            help="Only machines on hosts with this health.",
-            autocompletion=completion.members(Health),
-        ),
-    ] = None,
-    gone: Annotated[
-        bool | None,
-        typer.Option("--gone/--present", help="Only machines that no longer exist."),
-    ] = None,
-    not_back: Annotated[
-        bool | None,
-        typer.Option(
-            "--not-back/--back",
-            help="Only machines that have not polled since an event was carried out on them.",
-        ),
-    ] = None,
-    enabled: Annotated[
-        bool | None,
-        typer.Option("--enabled/--disabled", help="Only machines of enabled groups."),
-    ] = None,
+    fields: Fields,
     drift: Annotated[
         bool,
         typer.Option("--drift", help="List machines that differ from the inventory instead."),
@@ -98,61 +89,12 @@ def list_(
     url: Url = None,
 ) -> None:
     """List all machines with their state and endpoint."""
-    if drift:
-        _list_drift(json, url)
-        return
-    filters = {"group": group, "label": label, "host": host, "health": health, "coverage": coverage}
-    states = {"gone": gone, "not_back": not_back, "enabled": enabled}
     with service(url) as client:
-        machines = client.machines(**filters, **states)
+        machines = client.drift() if drift else client.machines(**fields)
         if json:
             print_json(machines)
             return
-        print_table(
-            (
-                "MACHINE",
-                "GROUP",
-                "KIND",
-                "UPDATE DOMAIN",
-                "FAULT DOMAIN",
-                "HOST",
-                "SPOT",
-                "METADATA",
-                "LAST POLL",
-            ),
-            [_row(machine) for machine in machines],
-            minor=("FAULT DOMAIN", "UPDATE DOMAIN", "SPOT", "KIND", "HOST", "GROUP", "METADATA"),
-            if_empty="no machine matches"
-            if any(value is not None for value in (*filters.values(), *states.values()))
-            else "there are no machines; add some with 'forewarn apply FLEET.yaml'",
-        )
-        print_clock(client)
-
-
-def _list_drift(json: bool, url: str | None) -> None:
-    with service(url) as client:
-        machines = client.drift()
-        if json:
-            print_json(machines)
-            return
-        print_table(
-            ("MACHINE", "DRIFT", "GROUP", "HOST", "SEEN ON", "STATE", "SINCE", "PROBLEM"),
-            [
-                (
-                    machine.machine,
-                    machine.drift,
-                    machine.group,
-                    machine.host,
-                    ", ".join(machine.seen_on),
-                    f"{machine.state} ({machine.reason})" if machine.reason else machine.state,
-                    time_text(machine.since),
-                    machine.problem,
-                )
-                for machine in machines
-            ],
-            minor=("SINCE", "GROUP"),
-            if_empty="no machine is known to differ from the inventory",
-        )
+        print_items(DIFFERENCES if drift else MACHINES, machines, filtered=bool(fields))
         print_clock(client)
 
 
@@ -267,9 +209,13 @@ def _print_outcome_of(
             print_outcomes(client.call(several, s.MachinesRequest(machines=names)), json, client)
 
 
+def _gone(machine: s.Machine) -> str:
+    return f"gone ({machine.gone})" if machine.gone else ""
+
+
 def _state(machine: s.Machine) -> str:
     if machine.gone:
-        return f"gone ({machine.gone})"
+        return _gone(machine)
     if machine.not_back is None:
         return "present"
     since = time_text(machine.not_back.since)
@@ -279,20 +225,6 @@ def _state(machine: s.Machine) -> str:
 def _drift(machine: s.Machine) -> str:
     seen_on = f", seen on {', '.join(machine.seen_on)}" if machine.seen_on else ""
     return f"{machine.drift}{seen_on}"
-
-
-def _row(machine: s.Machine) -> tuple[str, ...]:
-    return (
-        machine.name,
-        machine.group,
-        machine.kind,
-        str(machine.update_domain),
-        str(machine.fault_domain),
-        machine.host,
-        "yes" if machine.spot else "",
-        f"gone ({machine.gone})" if machine.gone else machine.metadata_url,
-        (time_text(machine.last_poll) or "never") + (", not back" if machine.not_back else ""),
-    )
 
 
 def _host(machine: s.Machine) -> str:

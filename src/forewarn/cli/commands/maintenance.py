@@ -9,18 +9,18 @@ import typer
 from forewarn.cli import completion
 from forewarn.cli.blackout_calendar import BlackoutCalendar, with_calendar
 from forewarn.cli.confirm import accepts_yes
+from forewarn.cli.options import Fields
 from forewarn.cli.output import (
     Json,
+    Table,
     Url,
     print_clock,
     print_fields,
     print_json,
     print_notes,
-    print_table,
     service,
 )
-from forewarn.cli.plain import add_commands
-from forewarn.control.client.client import ControlClient
+from forewarn.cli.plain import add_commands, takes
 from forewarn.control.operations import maintenance as operations
 from forewarn.control.schema import maintenance as m
 
@@ -34,44 +34,25 @@ Name = Annotated[
 ]
 
 
-def _print_configurations(configurations: list[m.Maintenance], client: ControlClient) -> None:
-    rows = [
-        (
-            item.name,
-            item.select or "all machines",
-            "; ".join(item.windows) or "at any time",
-            "; ".join(item.blackouts) or "none",
-        )
-        for item in configurations
-    ]
-    print_table(
-        ("NAME", "MACHINES", "WINDOWS", "BLACKOUTS"),
-        rows,
-        minor=("BLACKOUTS", "WINDOWS"),
-        if_empty="there are no maintenance configurations: only the policies of groups limit"
-        " when maintenance may start",
-    )
-    print_clock(client)
+CONFIGURATIONS = Table(
+    {
+        "NAME": "name",
+        "MACHINES": lambda item: item.select or "all machines",
+        "WINDOWS": lambda item: "; ".join(item.windows) or "at any time",
+        "BLACKOUTS": lambda item: "; ".join(item.blackouts) or "none",
+    },
+    minor=("BLACKOUTS", "WINDOWS"),
+    if_empty="there are no maintenance configurations: only the policies of groups limit when"
+    " maintenance may start",
+)
 
 
 @app.command("set")
 @accepts_yes
+@takes(operations.SET_MAINTENANCE, without=("blackouts",))
 def set_(
     name: Name,
-    select: Annotated[
-        str,
-        typer.Option(
-            help="Labels of the machines, e.g. tier=web,!canary. Default: all machines.",
-            autocompletion=completion.machine_labels,
-        ),
-    ] = "",
-    window: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Window in which maintenance may start, e.g. 'sat,sun 22:00-04:00 Europe/Berlin'."
-            " Can be repeated."
-        ),
-    ] = None,
+    fields: Fields,
     blackout: Annotated[
         list[str] | None,
         typer.Option(
@@ -85,11 +66,8 @@ def set_(
 ) -> None:
     """Add a maintenance configuration, or replace it."""
     with service(url) as client:
-        request = m.MaintenanceRequest(
-            select=select,
-            windows=list(window or ()),
-            blackouts=with_calendar(blackout or (), blackout_calendar, client),
-        )
+        blackouts = with_calendar(blackout or (), blackout_calendar, client)
+        request = m.MaintenanceRequest(blackouts=blackouts, **fields)
         configuration = client.set_maintenance(name, request)
         if json:
             print_json(configuration)
@@ -110,5 +88,5 @@ add_commands(
     app,
     "maintenance",
     operations,
-    prints={operations.LIST_MAINTENANCE: _print_configurations},
+    prints={operations.LIST_MAINTENANCE: CONFIGURATIONS},
 )

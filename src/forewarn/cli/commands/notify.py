@@ -8,38 +8,35 @@ import typer
 
 from forewarn.cli import completion
 from forewarn.cli.confirm import accepts_yes
-from forewarn.cli.output import Json, Url, fail, print_json, print_table, say, service, time_text
+from forewarn.cli.output import (
+    Json,
+    Table,
+    Url,
+    fail,
+    print_json,
+    say,
+    service,
+)
 from forewarn.cli.plain import add_commands
-from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import feed as operations
-from forewarn.control.schema.notify import NotifyState
 
 app = typer.Typer(no_args_is_help=True)
 
 
-def _print_notifications(states: list[NotifyState], _client: ControlClient) -> None:
-    rows = [
-        (
-            state.name,
-            state.target,
-            state.state,
-            str(state.position),
-            str(state.behind),
-            time_text(state.last_delivery) or "never",
-            state.where,
-            state.last_error,
-        )
-        for state in states
-    ]
-    print_table(
-        (
-            *("NAME", "TARGET", "STATE", "POSITION", "BEHIND", "LAST DELIVERY", "WHERE"),
-            "LAST ERROR",
-        ),
-        rows,
-        minor=("WHERE", "BEHIND", "POSITION"),
-        if_empty="nobody is notified; add a table [[notify]] to the settings",
-    )
+NOTIFICATIONS = Table(
+    {
+        "NAME": "name",
+        "TARGET": "target",
+        "STATE": "state",
+        "POSITION": "position",
+        "BEHIND": "behind",
+        "LAST DELIVERY": lambda state: state.last_delivery or "never",
+        "WHERE": "where",
+        "LAST ERROR": "last_error",
+    },
+    minor=("WHERE", "BEHIND", "POSITION"),
+    if_empty="nobody is notified; add a table [[notify]] to the settings",
+)
 
 
 @app.command("test")
@@ -67,5 +64,5 @@ add_commands(
     app,
     "notify",
     operations,
-    prints={operations.GET_NOTIFICATIONS: _print_notifications},
+    prints={operations.GET_NOTIFICATIONS: NOTIFICATIONS},
 )

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import wraps
-from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated
 
 import typer
 
 from forewarn.cli import completion
-from forewarn.cli.commands.event import WOULD_IGNORE_WINDOWS, Ticket, type_names
+from forewarn.cli.commands.event import WOULD_IGNORE_WINDOWS
 from forewarn.cli.commands.rollout_output import (
     SHOWN_HOLDS,
     SHOWN_STEPS,
@@ -24,36 +21,28 @@ from forewarn.cli.commands.rollout_output import (
 )
 from forewarn.cli.commands.rollout_watch import watch_rollout
 from forewarn.cli.confirm import Yes, accepts_yes, confirm
+from forewarn.cli.options import Fields
 from forewarn.cli.output import (
     Json,
+    Table,
     Url,
     fail,
-    parsed,
-    parsed_seconds,
     print_clock,
     print_json,
     print_notes,
-    print_table,
     refusal,
     say,
     service,
-    time_text,
 )
-from forewarn.cli.plain import add_commands
-from forewarn.cli.values import parse_time
+from forewarn.cli.plain import add_commands, takes
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.operations import rollouts as operations
 from forewarn.control.schema import rollouts as r
 from forewarn.core.refusal import Hint
-from forewarn.core.rollouts.model import EVACUATE_WORK_RETURN, LIVE_MIGRATION, Conflicts, WorkBy
 from forewarn.core.rollouts.progress import StepState
 from forewarn.support.text import counted, either_of
 
 app = typer.Typer(no_args_is_help=True)
-ROLLOUT_TYPES = type_names(lambda traits: not traits.deletes)
-CONFLICTS = [handling.value for handling in Conflicts]
-WORKERS = [by.value for by in WorkBy]
-PAUSES = ["nothing", "canary", "waves"]
 STEP_STATES = [state.value for state in StepState]
 
 
@@ -72,140 +61,6 @@ Id = Annotated[
     ),
 ]
 Reason = Annotated[str, typer.Option("--reason", help="Reason, for the history.")]
-Type = Annotated[
-    str,
-    typer.Option(
-        "--type",
-        help=f"Event type ({either_of(ROLLOUT_TYPES)}), {LIVE_MIGRATION} or"
-        f" {EVACUATE_WORK_RETURN}.",
-        autocompletion=completion.one_of(*ROLLOUT_TYPES, LIVE_MIGRATION, EVACUATE_WORK_RETURN),
-    ),
-]
-
-
-class _Selector(NamedTuple):
-    """A kind of things by which a rollout is selected, or by which things are left out of it."""
-
-    help: str
-    exclude_help: str
-    complete: Callable[..., Any]
-
-
-# By the name of the option; `--exclude-…` leaves out. In the API, the names are in the plural.
-SELECTORS = {
-    "group": _Selector("Group. Repeatable.", "Leave out this group.", completion.groups),
-    "label": _Selector(
-        "Machines with these labels, e.g. tier=web,!canary. Repeatable.",
-        "Leave out machines with these labels.",
-        completion.machine_labels,
-    ),
-    "machine": _Selector(
-        "Machine, or a pattern such as web_*. Repeatable.",
-        "Leave out this machine, or a pattern.",
-        completion.machines,
-    ),
-    "host": _Selector(
-        "Host, or a pattern such as rack1-*. Repeatable.",
-        "Leave out this host, or a pattern.",
-        completion.hosts,
-    ),
-    "host_label": _Selector(
-        "Hosts with these labels, e.g. row=3. Repeatable.",
-        "Leave out hosts with these labels.",
-        completion.host_labels,
-    ),
-}
-
-
-def _selection_options() -> Iterator[Parameter]:
-    for exclude in ("", "exclude_"):
-        for name, selector in SELECTORS.items():
-            option = typer.Option(
-                f"--{exclude}{name}".replace("_", "-"),
-                help=selector.exclude_help if exclude else selector.help,
-                autocompletion=selector.complete,
-            )
-            yield Parameter(
-                exclude + name,
-                Parameter.POSITIONAL_OR_KEYWORD,
-                default=None,
-                annotation=Annotated[list[str] | None, option],
-            )
-
-
-ConflictsOption = Annotated[
-    str,
-    typer.Option(
-        "--conflicts",
-        help="For hosts with machines of several update domains of one group:"
-        f" {either_of(CONFLICTS)}.",
-        autocompletion=completion.one_of(*CONFLICTS),
-    ),
-]
-WorkByOption = Annotated[
-    str,
-    typer.Option(
-        "--work-by",
-        help=f"Who does the work of an {EVACUATE_WORK_RETURN}: {either_of(WORKERS)}.",
-        autocompletion=completion.one_of(*WORKERS),
-    ),
-]
-OrderBy = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--order-by", help="Order hosts or groups by the values of this label. Repeatable."
-    ),
-]
-Canary = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--canary", help="Host or group that goes first, or a number of them. Repeatable."
-    ),
-]
-Waves = Annotated[
-    str | None,
-    typer.Option(
-        "--waves", help="How many hosts or groups are done after each wave, e.g. 1,5%,25%,100%."
-    ),
-]
-PauseAfterOption = Annotated[
-    str,
-    typer.Option(
-        "--pause-after",
-        help=f"When to pause until an operator resumes it: after {either_of(PAUSES)}.",
-        autocompletion=completion.one_of(*PAUSES),
-    ),
-]
-MaxFailures = Annotated[
-    int | None,
-    typer.Option("--max-failures", help="Pause if more steps than this have failed.", min=0),
-]
-IgnoreStandingWindows = Annotated[
-    bool,
-    typer.Option(
-        "--ignore-windows",
-        help="Ignore the windows and blackouts of groups and maintenance configurations.",
-    ),
-]
-AllowOverlap = Annotated[
-    bool,
-    typer.Option(
-        "--allow-overlap",
-        help="Start it although another rollout is still to do the same for some of its hosts or"
-        " machines.",
-    ),
-]
-MustEnd = Annotated[
-    bool,
-    typer.Option(
-        "--must-end-in-window",
-        help="Do not start a step that would not end within its window. Needs --lasts.",
-    ),
-]
-Deadline = Annotated[
-    str | None,
-    typer.Option("--deadline", help="Start nothing after this time, e.g. 2030-01-31T18:00:00Z."),
-]
 All = Annotated[bool, typer.Option("--all", help="Show all steps.")]
 OnlyHost = Annotated[
     str | None,
@@ -226,119 +81,18 @@ OnlyState = Annotated[
 OnlyStep = Annotated[
     int | None, typer.Option("--step", help="Only the step with this number.", min=1)
 ]
-Notice = Annotated[
-    str | None, typer.Option(help="Notice of each step. Default: as documented for the event type.")
-]
-ShortNotice = Annotated[
-    bool,
-    typer.Option(
-        "--short-notice", help="Allow less notice than is documented for this event type."
-    ),
-]
-AtOnce = Annotated[int, typer.Option(help="Number of groups (or hosts) at a time.", min=1)]
-Windows = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--window",
-        help="Window in which steps may start: 'sat,sun 22:00-04:00 Europe/Berlin',"
-        " '2nd tue 02:00-06:00'. Repeatable.",
-    ),
-]
-GateHttp = Annotated[str, typer.Option(help="URL that must answer 2xx after each step.")]
-GateCommand = Annotated[
-    str, typer.Option(help="Gate command from the service's settings that must exit with 0.")
-]
-GateTimeout = Annotated[
-    str | None, typer.Option(help="Time that the gate may take before the rollout is paused.")
-]
-Bake = Annotated[str, typer.Option(help="Time to wait after each step.")]
-Description = Annotated[str, typer.Option(help="Description in the machines' document.")]
-Duration = Annotated[int, typer.Option(help="Duration of the impact; 0 for none, -1 for unknown.")]
-Lasts = Annotated[str | None, typer.Option(help="How long a step is expected to take, e.g. 10m.")]
 
 
-def _request(
-    selection: dict[str, Any],
-    type: Type,
-    conflicts: ConflictsOption = "refuse",
-    work_by: WorkByOption = "operator",
-    order_by: OrderBy = None,
-    canary: Canary = None,
-    waves: Waves = None,
-    pause_after: PauseAfterOption = "nothing",
-    max_failures: MaxFailures = None,
-    notice: Notice = None,
-    short_notice: ShortNotice = False,
-    at_once: AtOnce = 1,
-    window: Windows = None,
-    ignore_windows: IgnoreStandingWindows = False,
-    allow_overlap: AllowOverlap = False,
-    must_end_in_window: MustEnd = False,
-    deadline: Deadline = None,
-    lasts: Lasts = None,
-    gate_http: GateHttp = "",
-    gate_command: GateCommand = "",
-    gate_timeout: GateTimeout = None,
-    bake: Bake = "0s",
-    description: Description = "",
-    duration: Duration = -1,
-    ticket: Ticket = "",
-) -> r.RolloutRequest:
-    if not any(selection[f"{name}s"] for name in SELECTORS):
+def _request(fields: Fields) -> r.RolloutRequest:
+    if not fields.keys() & {"groups", "labels", "machines", "hosts", "host_labels"}:
         raise typer.BadParameter("pass --group, --label, --machine, --host or --host-label")
-    return r.RolloutRequest(
-        **selection,
-        type=type,
-        conflicts=conflicts,
-        work_by=work_by,
-        order_by=order_by or [],
-        canary=canary or [],
-        waves=[size for size in (waves or "").split(",") if size],
-        pause_after=pause_after,
-        max_failures=max_failures,
-        ignore_windows=ignore_windows,
-        allow_overlap=allow_overlap,
-        must_end_in_window=must_end_in_window,
-        deadline=parsed(parse_time, deadline, "--deadline"),
-        lasts=parsed_seconds("--lasts", lasts),
-        notice=parsed_seconds("--notice", notice),
-        short_notice=short_notice,
-        description=description,
-        duration=duration,
-        ticket=ticket,
-        at_once=at_once,
-        windows=window or [],
-        gate_http=gate_http,
-        gate_command=gate_command,
-        gate_timeout=parsed_seconds("--gate-timeout", gate_timeout),
-        bake=parsed_seconds("--bake", bake) or 0,
-    )
-
-
-def _takes_request(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a rollout; it is called with the request they describe."""
-    shared = dict(signature(_request, eval_str=True).parameters)
-    del shared["selection"]
-    selection = list(_selection_options())
-    own = dict(signature(command, eval_str=True).parameters)
-    del own["request"]
-
-    @wraps(command)
-    def call(**values: Any) -> None:
-        selected = {f"{option.name}s": values.pop(option.name) or [] for option in selection}
-        request = _request(selected, **{name: values.pop(name) for name in shared})
-        command(request, **values)
-
-    parameters = [shared["type"], *selection, *list(shared.values())[1:], *own.values()]
-    call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return call
+    return r.RolloutRequest(**fields)
 
 
 @app.command()
-@_takes_request
+@takes(operations.PLAN_ROLLOUT)
 def plan(
-    request: r.RolloutRequest,
+    fields: Fields,
     all_: All = False,
     lane: Annotated[
         str | None,
@@ -351,6 +105,7 @@ def plan(
     url: Url = None,
 ) -> None:
     """Show what a rollout would do and when it would end, without starting anything."""
+    request = _request(fields)
     with service(url) as client:
         every = all_ or lane is not None or step is not None
         forecast = client.plan_rollout(
@@ -366,9 +121,10 @@ def plan(
 
 
 @app.command()
-@_takes_request
-def start(request: r.RolloutRequest, yes: Yes = False, json: Json = False, url: Url = None) -> None:
+@takes(operations.START_ROLLOUT)
+def start(fields: Fields, yes: Yes = False, json: Json = False, url: Url = None) -> None:
     """Start a rollout over groups, labels or hosts, one update domain of a group at a time."""
+    request = _request(fields)
     if request.ignore_windows and not yes:
         confirm(f"the rollout {WOULD_IGNORE_WINDOWS}")
     with service(url) as client:
@@ -383,44 +139,21 @@ def start(request: r.RolloutRequest, yes: Yes = False, json: Json = False, url: 
         print_report(report, json, client)
 
 
-@app.command("list")
-def list_(
-    state: Annotated[
-        str | None,
-        typer.Option(
-            metavar="STATE",
-            help="Only rollouts in this state.",
-            autocompletion=completion.rollout_states,
-        ),
-    ] = None,
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """List all rollouts: first those in progress, then those that are over."""
-    with service(url) as client:
-        rollouts = client.rollouts(state=state)
-        if json:
-            print_json(rollouts)
-            return
-        print_table(
-            ("ROLLOUT", "TYPE", "STATE", "STEPS DONE", "SELECTION", "TICKET", "STARTED", "ENDED"),
-            [
-                (
-                    rollout.id,
-                    rollout.type,
-                    rollout.state,
-                    f"{rollout.steps_done} of {rollout.steps_total}",
-                    rollout.selection,
-                    rollout.ticket,
-                    time_text(rollout.created_at),
-                    time_text(rollout.ended_at),
-                )
-                for rollout in rollouts
-            ],
-            minor=("TICKET", "ENDED", "SELECTION", "STARTED", "STEPS DONE", "TYPE"),
-            if_empty="no rollout matches" if state else "there are no rollouts",
-        )
-        print_clock(client)
+ROLLOUTS = Table(
+    {
+        "ROLLOUT": "id",
+        "TYPE": "type",
+        "STATE": "state",
+        "STEPS DONE": lambda rollout: f"{rollout.steps_done} of {rollout.steps_total}",
+        "SELECTION": "selection",
+        "TICKET": "ticket",
+        "STARTED": "created_at",
+        "ENDED": "ended_at",
+    },
+    minor=("TICKET", "ENDED", "SELECTION", "STARTED", "STEPS DONE", "TYPE"),
+    if_empty="there are no rollouts",
+    if_filtered="no rollout matches",
+)
 
 
 @app.command()
@@ -543,6 +276,7 @@ add_commands(
     "rollout",
     operations,
     prints={
+        operations.LIST_ROLLOUTS: ROLLOUTS,
         operations.PAUSE_ROLLOUT: _print_stopped,
         operations.RESUME_ROLLOUT: _print_resumed,
         operations.ABORT_ROLLOUT: _print_stopped,

@@ -19,12 +19,13 @@ from forewarn.cli.commands.service_options import STOPPED_STATE, need_extra
 from forewarn.cli.confirm import accepts_yes
 from forewarn.cli.output import (
     Json,
+    Table,
     Url,
     fail,
     parsed,
+    print_items,
     print_json,
     print_notes,
-    print_table,
     say,
     service,
     time_text,
@@ -96,6 +97,21 @@ def create(
     typer.echo(token.token)
 
 
+TOKENS = Table(
+    {
+        "ID": "id",
+        "NAME": "name",
+        "ROLE": lambda token: token.role + _limit(token),
+        "STATE": "state",
+        "CREATED": "created_at",
+        "EXPIRES": lambda token: token.expires_at or "never",
+        "LAST USED": lambda token: token.last_used or "never",
+    },
+    minor=("CREATED", "LAST USED", "EXPIRES"),
+    if_empty="there are no tokens; local clients need none",
+)
+
+
 @app.command("list")
 def list_(state: State = None, json: Json = False, url: Url = None) -> None:
     """List all tokens, including those that are no longer valid."""
@@ -109,24 +125,7 @@ def list_(state: State = None, json: Json = False, url: Url = None) -> None:
     if json:
         print_json(tokens)
         return
-    rows = [
-        (
-            token.id,
-            token.name,
-            token.role + _limit(token),
-            token.state,
-            time_text(token.created_at),
-            time_text(token.expires_at) or "never",
-            time_text(token.last_used) or "never",
-        )
-        for token in tokens
-    ]
-    print_table(
-        ("ID", "NAME", "ROLE", "STATE", "CREATED", "EXPIRES", "LAST USED"),
-        rows,
-        minor=("CREATED", "LAST USED", "EXPIRES"),
-        if_empty="there are no tokens; local clients need none",
-    )
+    print_items(TOKENS, tokens)
 
 
 @app.command()

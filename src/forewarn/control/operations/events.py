@@ -16,6 +16,22 @@ LIST_EVENTS = Operation(
     links=links_to("0/id", "getEvent", "explainEvent"),
     command="event list --all",
     used_by=("status",),
+    filters={
+        "group": "Only events of this group.",
+        "machine": "Only events of this machine.",
+        "host": "Only events of the maintenance of this host.",
+        "type": "Only events of this type.",
+        "status": "Only events with this status.",
+        "source": "Only events from this source.",
+        "rollout": "Only events of this rollout.",
+        "cause": "Only events with this cause.",
+        "raised_since": "Only events announced since then: 2h (ago), or 2027-01-15T08:00:00Z.",
+        "from": "Only events that may start from then on: 6h, or a time.",
+        "until": "Only events that may start before then: 24h, or a time.",
+        "label": "Only events of machines with these labels, e.g. tier=web,!canary.",
+        "order": "Order: raised_at (default), or not_before: what starts next comes first.",
+    },
+    options={"raised_since": "since"},
 )
 
 SCHEDULE_EVENT = Operation(

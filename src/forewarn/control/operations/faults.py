@@ -17,6 +17,7 @@ ADD_FAULT = Operation(
     links=links_to("id", "getFault", "clearFault"),
     command="fault add gone --machine web_0 --times 3",
     example={"kind": "gone", "machines": ["web_0"], "times": 3},
+    options={"skip": "after", "starts_in": "from", "lasts": "for"},
 )
 
 LIST_FAULTS = Operation(
@@ -27,6 +28,7 @@ LIST_FAULTS = Operation(
     paged=True,
     links=links_to("0/id", "getFault"),
     command="fault list",
+    help="List all faults, and how often each was applied.",
 )
 
 GET_FAULT = Operation("GET /v1/faults/{id}", "Get a fault", f.Fault, role="admin")

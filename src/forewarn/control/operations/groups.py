@@ -13,6 +13,12 @@ LIST_GROUPS = Operation(
     paged=True,
     links=links_to("0/name", "getGroup", "setPolicy", "disableGroup"),
     command="group list",
+    filters={
+        "label": "Only groups of machines with these labels, e.g. tier=web,!canary.",
+        "kind": "Only groups of this kind.",
+        "enabled/disabled": "Only enabled groups.",
+    },
+    help="List all groups, and whether Scheduled Events are enabled for them.",
 )
 
 GET_GROUP = Operation(

@@ -15,6 +15,10 @@ PLACE_HALT = Operation(
     links=links_to("id", "getHalt", "releaseHalt"),
     command="halt place --label rack=r7 --note 'smoke in row 7'",
     example={"label": "tier=web", "note": "smoke in row 7"},
+    help=(
+        "Halt the whole fleet, or a part of it. Until the halt is released, no event starts, no "
+        "matter who announced, approved or requested it; events that have started continue."
+    ),
 )
 
 LIST_HALTS = Operation(

@@ -13,6 +13,11 @@ LIST_HOSTS = Operation(
     paged=True,
     links=links_to("0/name", "getHost", "explainHost", "maintainHost", "degradeHost", "repairHost"),
     command="host list",
+    filters={
+        "label": "Only hosts with these labels, e.g. rack=1,!old.",
+        "health": "Only hosts with this health.",
+    },
+    help="List all hosts with their health and number of machines.",
 )
 
 GET_HOST = Operation(
@@ -43,6 +48,7 @@ MAINTAIN_HOST = Operation(
     links=FIRST_EVENT_LINKS,
     command="host maintain host-a --type Freeze",
     example={"mode": "Freeze"},
+    options={"mode": "type"},
 )
 
 DEGRADE_HOST = Operation(
@@ -150,4 +156,5 @@ ENROLL_HOSTS = Operation(
     refuses=(404, 409),
     command="host enroll host-a",
     example={"host": "host-a"},
+    options={"label": "label", "hosts": "many", "expires_in": "for"},
 )

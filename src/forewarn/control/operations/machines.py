@@ -21,6 +21,20 @@ LIST_MACHINES = Operation(
         "0/name", "getMachine", "restartMachine", "redeployMachine", "evictMachine", "failMachine"
     ),
     command="machine list --group web",
+    filters={
+        "group": "Only machines of this group.",
+        "label": "Only machines with these labels, e.g. tier=web,!canary.",
+        "coverage": (
+            "Only machines with this coverage: listening, silent, never-polled or never-approves."
+        ),
+        "host": "Only machines on this host.",
+        "health": "Only machines on hosts with this health.",
+        "gone/present": "Only machines that no longer exist.",
+        "not_back/back": (
+            "Only machines that have not polled since an event was carried out on them."
+        ),
+        "enabled/disabled": "Only machines of enabled groups.",
+    },
 )
 
 GET_MACHINE = Operation(

@@ -69,7 +69,9 @@ class Operation(msgspec.Struct, Generic[T], frozen=True, eq=False):
     used_by: tuple[str, ...] = ()  # other commands that call it
     example: Any = None  # of the body
     help: str = ""  # of its command, which is then made from this declaration
-    options: Mapping[str, str] = {}  # of fields of the body whose options have other names
+    # Of a list: what its parameters select; two names, as in `gone/present`, are those of a flag.
+    filters: Mapping[str, str] = {}
+    options: Mapping[str, str] = {}  # of fields of the body or filters with other names
     done: str = ""  # what this command prints: {0} is its first argument, {result} the response
 
     @property

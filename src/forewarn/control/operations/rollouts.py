@@ -13,6 +13,8 @@ LIST_ROLLOUTS = Operation(
     paged=True,
     links=links_to("0/id", "getRollout", "explainRollout"),
     command="rollout list",
+    filters={"state": "Only rollouts in this state."},
+    help="List all rollouts: first those in progress, then those that are over.",
     used_by=("status",),
 )
 
@@ -28,6 +30,7 @@ START_ROLLOUT = Operation(
     ),
     command="rollout start --type Reboot --group web --notice 30m --bake 5m",
     example={"type": "Reboot", "groups": ["web"], "notice": 1800, "bake": 300},
+    options={"waves": "waves"},
 )
 
 PLAN_ROLLOUT = Operation(
@@ -40,6 +43,7 @@ PLAN_ROLLOUT = Operation(
     refuses=(404, 409),
     command="rollout plan --type Reboot --group web",
     example={"type": "Reboot", "groups": ["web"], "notice": 1800, "bake": 300},
+    options={"waves": "waves"},
 )
 
 GET_ROLLOUT = Operation(

@@ -1,0 +1,186 @@
+"""Options of commands made from operations of the control API: one for each field of a request or
+filter of a list, with the description that the API has of it."""
+
+from __future__ import annotations
+
+import keyword as keywords
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from inspect import Parameter
+from typing import Annotated, Any, NamedTuple, TypeAlias
+
+import msgspec.inspect
+import typer
+
+from forewarn.cli import completion
+from forewarn.cli.output import parsed, parsed_seconds
+from forewarn.cli.values import parse_time
+from forewarn.control.operations.operation import Operation
+from forewarn.support.text import either_of
+
+SECONDS = "Seconds "  # begins the description of a number for which a command takes a duration
+CLEARED = ("none", "off", "default")  # values of options that remove what was set before
+
+Fields: TypeAlias = dict[str, Any]  # of a request, except for those that keep their defaults
+
+
+class Option(NamedTuple):
+    field: str
+    parameter: Parameter
+    convert: Callable[[Any], Any]
+
+
+def converted(options: Sequence[Option], given: Mapping[str, Any]) -> Fields:
+    taken = ((option, given[option.parameter.name]) for option in options)
+    return {option.field: option.convert(value) for option, value in taken if value is not None}
+
+
+def options_of(operation: Operation[Any], defaults: Mapping[str, str]) -> Iterator[Option]:
+    """Yield an option for each filter, and for each field of the request. Those that are not given
+    are left out. `defaults` are those of the command."""
+    for names, text in operation.filters.items():
+        yield _filter(operation, names, text)
+    if operation.takes is None:
+        return
+    fields: list[msgspec.inspect.Field] = msgspec.inspect.type_info(operation.takes).fields  # type: ignore[attr-defined]
+    described = {field.name: _described(field.type) for field in fields}
+    names_of = {
+        name: operation.options.get(name) or _singular(name, described[name].type)
+        for name in described
+    }
+    for field in fields:
+        kind, text, values = described[field.name]
+        for other, name in names_of.items():
+            text = text.replace(f"`{other}`", f"--{name.replace('_', '-')}")
+        text = text.replace("null:", "'none':" if _can_be_cleared(field) else "default:")
+        complete = completion.of_option(operation.path, names_of[field.name], values)
+        default = defaults.get(field.name)
+        described_here = _Described(kind, text.replace("`", "'"), values)
+        yield _option(field, names_of[field.name], described_here, complete, default)
+
+
+def _option(
+    field: msgspec.inspect.Field, name: str, described: _Described, complete: Any, default: Any
+) -> Option:
+    kind, help, values = described
+    if values is not None and not all(value in help for value in values):
+        help = f"{help.removesuffix('.')} ({either_of(values)})."
+    option = f"--{name.replace('_', '-')}"
+    taken: Any = str | None
+    convert: Callable[[Any], Any] = _unchanged
+    match kind:
+        case msgspec.inspect.BoolType() if field.default is False:
+            taken, complete, default = bool, None, False
+        case msgspec.inspect.BoolType():
+            taken, complete, option = bool | None, None, f"{option}/--no-{option.strip('-')}"
+        case msgspec.inspect.IntType() if _can_be_cleared(field):
+            convert = partial(_count, option)
+        case msgspec.inspect.IntType():
+            taken, complete = int | None, None
+        case msgspec.inspect.FloatType() if help.startswith(SECONDS):
+            help = f"Time {help.removeprefix(SECONDS)}"
+            convert = partial(parsed_seconds, option)
+        case msgspec.inspect.FloatType():
+            taken = float | None
+        case msgspec.inspect.DateTimeType():
+            convert = partial(parsed, parse_time, option=option)
+        case msgspec.inspect.DictType():
+            taken, convert = list[str] | None, partial(_pairs, option)
+        case msgspec.inspect.ListType(item_type=item) if of := _described(item).values:
+            complete, convert = completion.some_of(*of, "none"), _separated
+            help = f"{help.removesuffix('.')} ({either_of(of)}); separated by commas."
+        case msgspec.inspect.ListType() if name.endswith("s"):
+            convert = _separated
+        case msgspec.inspect.ListType():
+            taken, help = list[str] | None, f"{help} Repeatable."
+    if convert is _unchanged and isinstance(field.default, str | int | float):
+        default = default or field.default or default
+    if _can_be_cleared(field) and taken != bool | None:
+        none: Any = [] if isinstance(kind, msgspec.inspect.ListType) else None
+        convert = partial(_cleared, none, convert)
+    if field.required and default is None:
+        taken, default = str, Parameter.empty
+    declared = typer.Option(option, help=help, autocompletion=complete)
+    parameter = keyword(name, Annotated[taken, declared], default)
+    return Option(field.name, parameter, convert)
+
+
+def _can_be_cleared(field: msgspec.inspect.Field) -> bool:
+    """Return whether null is another value than to leave the field out (it is UNSET then)."""
+    defaults = (field.default, field.default_factory)
+    return not field.required and all(default is msgspec.NODEFAULT for default in defaults)
+
+
+def _filter(operation: Operation[Any], names: str, help: str) -> Option:
+    field, slash, other = names.partition("/")
+    name = operation.options.get(field, field)
+    option = f"--{name}/--{other}".replace("_", "-") if slash else f"--{name}".replace("_", "-")
+    complete = None if slash else completion.of_option(operation.path, field, None)
+    declared = typer.Option(option, help=help, autocompletion=complete)
+    taken: Any = bool | None if slash else str | None
+    return Option(field, keyword(name, Annotated[taken, declared], None), _unchanged)
+
+
+def _singular(name: str, kind: msgspec.inspect.Type) -> str:
+    """Return the name of the option of a field: a list is given with one that can be repeated."""
+    return name.removesuffix("s") if isinstance(kind, msgspec.inspect.ListType) else name
+
+
+class _Described(NamedTuple):
+    type: msgspec.inspect.Type  # without null
+    text: str
+    values: Sequence[str] | None  # if it has one of these
+
+
+def _described(kind: msgspec.inspect.Type) -> _Described:
+    text, values = "", None
+    while isinstance(kind, msgspec.inspect.Metadata | msgspec.inspect.UnionType):
+        if isinstance(kind, msgspec.inspect.Metadata):
+            schema = kind.extra_json_schema or {}
+            text = text or schema.get("description", "")
+            values = values or completion.values_of(schema.get("enum", ""))
+            kind = kind.type
+        else:
+            kind = next(t for t in kind.types if not isinstance(t, msgspec.inspect.NoneType))
+    return _Described(kind, text, values)
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _separated(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part]
+
+
+def _count(option: str, text: str) -> int:
+    if not text.isdecimal():
+        raise typer.BadParameter(
+            f"'{text}' is not a number; pass one, or 'none' for no limit", param_hint=f"'{option}'"
+        )
+    return int(text)
+
+
+def _cleared(none: Any, convert: Callable[[Any], Any], value: Any) -> Any:
+    """Return the value of a field that can be cleared, with `none`."""
+    text = value[0] if isinstance(value, list) and len(value) == 1 else value
+    return none if isinstance(text, str) and text.lower() in CLEARED else convert(value)
+
+
+def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    pairs = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (key and equals and value):
+            raise typer.BadParameter(
+                f"'{text}' is not a machine and its host, such as web-0=h3",
+                param_hint=f"'{option}'",
+            )
+        pairs[key] = value
+    return pairs
+
+
+def keyword(name: str, annotation: Any, default: Any = Parameter.empty) -> Parameter:
+    """Return a parameter; `from` is a word of Python, and becomes `from_`."""
+    name += "_" * keywords.iskeyword(name)
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
