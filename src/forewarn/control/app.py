@@ -173,4 +173,6 @@ async def _call(request: Request[Any, Any, Any]) -> CallContext:
     keys: IdempotencyKeys = state["keys"]
     key = await keys.acquire(request)
     precondition = await preconditions.precondition_of(context(), request)
-    return context().call(state["caller"], response_headers(request.scope), key, precondition)
+    target = request.url.path, request.scope["query_string"]
+    headers = response_headers(request.scope)
+    return context().call(state["caller"], headers, key, precondition, target)

@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 from contextvars import ContextVar
 from ipaddress import IPv4Network, IPv6Network
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from litestar.di import NamedDependency
 
+from forewarn.control.http import paging
 from forewarn.control.http.access.token_attempts import TokenAttempts
 from forewarn.control.schema.notify import NotifyState, NotifyTest
 from forewarn.core import Machine, Refused, Time
@@ -139,6 +140,7 @@ class Context(msgspec.Struct, frozen=True):
         headers: MutableMapping[str, str],
         key: Key | None = None,
         precondition: Check | None = None,
+        target: tuple[str, bytes] = ("", b""),
     ) -> CallContext:
         """Bind the platform to one request."""
         platform, removals = self.platform, self.removals
@@ -148,7 +150,7 @@ class Context(msgspec.Struct, frozen=True):
             platform, removals = platform.for_request(request), removals.for_request(request)
             hosts, rollouts = hosts.for_request(request), rollouts.for_request(request)
         return CallContext(
-            caller, platform, removals, hosts, rollouts, self.tokens, headers, precondition
+            caller, platform, removals, hosts, rollouts, self.tokens, headers, precondition, target
         )
 
 
@@ -169,6 +171,9 @@ def require_known_hosts() -> None:
     raise NotLeading(leader if leader and leader.held else None)
 
 
+T = TypeVar("T")
+
+
 class CallContext(msgspec.Struct, frozen=True):
     """The operations of the platform, bound to one request."""
 
@@ -180,6 +185,7 @@ class CallContext(msgspec.Struct, frozen=True):
     tokens: Tokens
     headers: MutableMapping[str, str]  # of the response
     precondition: Check | None = None  # for changes that do not go through `platform`
+    target: tuple[str, bytes] = ("", b"")  # of the request: its path and query
 
     @property
     def by(self) -> str:
@@ -192,6 +198,18 @@ class CallContext(msgspec.Struct, frozen=True):
     def sees(self, group: str) -> bool:
         """Whether the group, with its current labels, is within the caller's limit."""
         return not self.limited or self.tokens.allows(self.caller.limit, group)
+
+    def take_page(
+        self, items: Iterable[T], limit: int, key: Callable[[T], paging.Cursor]
+    ) -> list[T]:
+        """Return the first `limit` items. If there are more, link to the next page."""
+        page, more = paging.take_page(items, limit)
+        if more:
+            self.add_next_link(key(page[-1]))
+        return page
+
+    def add_next_link(self, last: paging.Cursor, key: str = "after") -> None:
+        paging.add_next_link(self.headers, *self.target, last, key)
 
 
 Call: TypeAlias = NamedDependency[CallContext]

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from litestar import Request
-
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.operation import route
 from forewarn.control.http.paging import (
     MAX_PAGE,
     After,
     Limit,
-    add_next_link,
     parse_name_cursor,
-    take_page,
 )
 from forewarn.control.operations import machines as operations
 from forewarn.control.schema import core as s
@@ -23,7 +17,7 @@ from forewarn.control.views import core
 
 @route(operations.LIST_UNKNOWN_CALLERS)
 def list_unknown_callers(
-    request: Request[Any, Any, Any], call: Call, limit: Limit = MAX_PAGE, after: After = None
+    call: Call, limit: Limit = MAX_PAGE, after: After = None
 ) -> list[s.UnknownCaller]:
     """Addresses that have sent requests to the metadata endpoint and that belong to no machine, to
     one that no longer exists, or to one that is known to be on another host, ordered by address and
@@ -33,12 +27,8 @@ def list_unknown_callers(
     last = ("", "") if cursor is None else cursor
     platform = context().platform
     callers = platform.poll_index.unknown_callers.all()
-    page, more = take_page(
-        (caller for caller in callers if (caller.address, caller.host) > last), limit
-    )
-    if more:
-        mark = page[-1].address, page[-1].host
-        add_next_link(call.headers, request.url.path, request.scope["query_string"], mark)
+    later = (caller for caller in callers if (caller.address, caller.host) > last)
+    page = call.take_page(later, limit, lambda caller: (caller.address, caller.host))
     return [
         core.unknown_caller(caller, platform.machine_index.at(caller.address)) for caller in page
     ]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import Annotated, Any
+from typing import Annotated
 
-from litestar import Request
 from litestar.params import JSONBody, QueryParameter
 
 from forewarn.control.http import filters
@@ -31,7 +30,6 @@ from forewarn.control.http.operation import (
 from forewarn.control.http.paging import (
     Cursor,
     EventAfter,
-    add_next_link,
     parse_start_cursor,
     parse_time_cursor,
 )
@@ -60,7 +58,6 @@ MAX_LISTED = 1_000  # events in one response, and the default
 
 @route(operations.LIST_EVENTS)
 async def list_events(
-    request: Request[Any, Any, Any],
     call: Call,
     group: ByGroup = None,
     machine: ByMachine = None,
@@ -120,8 +117,7 @@ async def list_events(
     by = parse_enum(EventOrder, "order", order)
     async for event in _listed(criteria, by, after):
         if len(page) == limit:
-            last = _cursor(page[-1], by)
-            add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
+            call.add_next_link(_cursor(page[-1], by))
             break
         page.append(event)
     if not page:  # not earlier: a resource that was removed may still have past events

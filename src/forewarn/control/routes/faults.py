@@ -3,9 +3,6 @@ admin. They are not stored, so only the log records who added them."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from litestar import Request
 from litestar.params import JSONBody
 
 from forewarn.control.http.context import Call, context
@@ -15,9 +12,7 @@ from forewarn.control.http.paging import (
     MAX_PAGE,
     After,
     Limit,
-    add_next_link,
     parse_name_cursor,
-    take_page,
 )
 from forewarn.control.http.parameters import Name
 from forewarn.control.operations import faults as operations
@@ -41,9 +36,7 @@ async def add_fault(call: Call, data: JSONBody[f.FaultRequest]) -> f.Fault:
 
 
 @route(operations.LIST_FAULTS)
-def list_faults(
-    request: Request[Any, Any, Any], call: Call, limit: Limit = MAX_PAGE, after: After = None
-) -> list[f.Fault]:
+def list_faults(call: Call, limit: Limit = MAX_PAGE, after: After = None) -> list[f.Fault]:
     """In the order in which they were added, including faults that are used up."""
     cursor = parse_name_cursor(after)
     remaining = (
@@ -51,10 +44,7 @@ def list_faults(
         for account in context().faults.all()
         if cursor is None or natural_key(account.fault.id) > natural_key(cursor[0])
     )
-    page, more = take_page(remaining, limit)
-    if more:
-        last = (page[-1].fault.id,)
-        add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
+    page = call.take_page(remaining, limit, lambda item: (item.fault.id,))
     return [views.fault(account) for account in page]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Response
+from litestar import Response
 from litestar.params import JSONBody
 
 from forewarn.control.http import filters
@@ -27,9 +27,7 @@ from forewarn.control.http.paging import (
     MAX_PAGE,
     After,
     Limit,
-    add_next_link,
     parse_name_cursor,
-    take_page,
 )
 from forewarn.control.http.parameters import ByLabel, Name, query
 from forewarn.control.http.preconditions import group_tag
@@ -61,7 +59,6 @@ def group_view(group: Group) -> s.Group:
 
 @route(operations.LIST_GROUPS)
 async def list_groups(
-    request: Request[Any, Any, Any],
     call: Call,
     label: ByLabel = None,
     kind: Annotated[str | None, query("Only groups of this kind.", enum="GroupKind")] = None,
@@ -78,10 +75,7 @@ async def list_groups(
 
     def page() -> list[s.Group]:
         matching = filters.groups(visible, labels, group_kind, enabled, cursor)
-        groups, more = take_page(matching, limit)
-        if more:
-            last = (groups[-1].name,)
-            add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
+        groups = call.take_page(matching, limit, lambda item: (item.name,))
         return [group_view(group) for group in groups]
 
     return await encode_in_thread(page)

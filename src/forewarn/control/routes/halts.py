@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from litestar import Request
 from litestar.params import JSONBody
 
 from forewarn.control.http.context import Call, context
@@ -14,9 +11,7 @@ from forewarn.control.http.paging import (
     MAX_PAGE,
     Limit,
     TimedAfter,
-    add_next_link,
     parse_time_cursor,
-    take_page,
 )
 from forewarn.control.http.parameters import Id
 from forewarn.control.operations import halts as operations
@@ -45,17 +40,12 @@ async def place_halt(call: Call, data: JSONBody[h.HaltRequest]) -> h.Halt:
 
 
 @route(operations.LIST_HALTS)
-async def list_halts(
-    request: Request[Any, Any, Any], call: Call, limit: Limit = MAX_PAGE, after: TimedAfter = None
-) -> list[h.Halt]:
+async def list_halts(call: Call, limit: Limit = MAX_PAGE, after: TimedAfter = None) -> list[h.Halt]:
     """Ordered by age, the oldest first. A token that is limited to groups sees the halts that cover
     any of them."""
     cursor = parse_time_cursor(after)
     standing = await context().halts.list(call.sees if call.limited else None)
-    page, more = take_page((r for r in standing if cursor is None or _key(r) > cursor), limit)
-    if more:
-        last = _key(page[-1])
-        add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
+    page = call.take_page((r for r in standing if cursor is None or _key(r) > cursor), limit, _key)
     return [view.halt(report) for report in page]
 
 

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request
 from litestar.params import QueryParameter
 from litestar.response import Stream
 
@@ -15,7 +14,6 @@ from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import RefusedError, parse_enum, parse_time_or_age, unwrap
 from forewarn.control.http.operation import route
-from forewarn.control.http.paging import add_next_link
 from forewarn.control.http.parameters import (
     ByEvent,
     ByGroup,
@@ -72,7 +70,6 @@ async def restrict(
 
 @route(operations.GET_HISTORY)
 async def get_history(
-    request: Request[Any, Any, Any],
     call: Call,
     machine: ByMachine = None,
     group: ByGroup = None,
@@ -130,7 +127,7 @@ async def get_history(
         at, seq = page.next
         cursor = f"{at}-{seq}" if after_seq is None else str(seq)
         key = "after" if oldest_first else "before" if after_seq is None else "after_seq"
-        add_next_link(call.headers, request.url.path, request.scope["query_string"], (cursor,), key)
+        call.add_next_link((cursor,), key)
     records = [history_record(record, limited=call.limited) for record in page.records]
     return HistoryPage(records=records, next=cursor)
 

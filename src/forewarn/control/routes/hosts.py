@@ -4,10 +4,10 @@ enrollment of a host."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
-from litestar import Request, Response
+from litestar import Response
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import JSONBody
 
@@ -30,9 +30,7 @@ from forewarn.control.http.paging import (
     MAX_PAGE,
     After,
     Limit,
-    add_next_link,
     parse_name_cursor,
-    take_page,
 )
 from forewarn.control.http.parameters import ByHealth, ByLabel, Name
 from forewarn.control.http.preconditions import host_tag
@@ -70,7 +68,6 @@ def _bound(
 
 @route(operations.LIST_HOSTS)
 async def list_hosts(
-    request: Request[Any, Any, Any],
     call: Call,
     label: ByLabel = None,
     health: ByHealth = None,
@@ -85,10 +82,9 @@ async def list_hosts(
     known = context().hosts
 
     def page() -> list[s.Host]:
-        hosts, more = take_page(filters.hosts(visible, labels, host_health, cursor), limit)
-        if more:
-            last = (hosts[-1].name,)
-            add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
+        hosts = call.take_page(
+            filters.hosts(visible, labels, host_health, cursor), limit, lambda item: (item.name,)
+        )
         return core.hosts(hosts, groups, known)
 
     return await encode_in_thread(page)

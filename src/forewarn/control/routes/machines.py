@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
-from litestar import Request, Response
+from litestar import Response
 from litestar.params import JSONBody
 
 from forewarn.control.http import filters
@@ -27,9 +27,7 @@ from forewarn.control.http.paging import (
     MAX_PAGE,
     After,
     Limit,
-    add_next_link,
     parse_name_cursor,
-    take_page,
 )
 from forewarn.control.http.parameters import ByGroup, ByHealth, ByHost, ByLabel, Name, query
 from forewarn.control.http.preconditions import machine_tag
@@ -45,7 +43,6 @@ from forewarn.service.indexes.coverage import COVERAGES, has
 
 @route(operations.LIST_MACHINES)
 async def list_machines(
-    request: Request[Any, Any, Any],
     call: Call,
     group: ByGroup = None,
     label: ByLabel = None,
@@ -97,10 +94,11 @@ async def list_machines(
         return machine.alive and has(coverage, polls(machine.name), now)
 
     def page() -> list[s.Machine]:
-        machines, more = take_page(filters.machines(members, criteria, covered, cursor), limit)
-        if more:
-            last = (machines[-1][0].name, machines[-1][1].name)
-            add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
+        machines = call.take_page(
+            filters.machines(members, criteria, covered, cursor),
+            limit,
+            lambda item: (item[0].name, item[1].name),
+        )
         return core.machines(machines, polls, context().metadata_url_of, now, drift)
 
     return await encode_in_thread(page)
@@ -153,17 +151,14 @@ def get_machine(call: Call, name: Name) -> s.Machine:
 
 
 @route(operations.LIST_DRIFT)
-def list_drift(
-    request: Request[Any, Any, Any], call: Call, limit: Limit = MAX_PAGE, after: After = None
-) -> list[s.MachineDrift]:
+def list_drift(call: Call, limit: Limit = MAX_PAGE, after: After = None) -> list[s.MachineDrift]:
     """As the driver sees them, ordered by name. Empty unless the service compares (`inventory` in
     its settings), and on a control node that does not decide."""
     inventory = context().inventory
     found = inventory.sightings.all()
-    page, more = take_page(sorted(name for name in found if name > (after or "")), limit)
-    if more:
-        last = (page[-1],)
-        add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
+    page = call.take_page(
+        sorted(name for name in found if name > (after or "")), limit, lambda item: (item,)
+    )
     return [core.machine_drift(found[name], inventory.problems.get(name, "")) for name in page]
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
-from litestar import Request
 from litestar.params import JSONBody
 
 from forewarn.control.http.context import Call, context
@@ -15,9 +12,7 @@ from forewarn.control.http.paging import (
     MAX_PAGE,
     After,
     Limit,
-    add_next_link,
     parse_name_cursor,
-    take_page,
 )
 from forewarn.control.http.parameters import Name
 from forewarn.control.operations import maintenance as operations
@@ -30,16 +25,13 @@ from forewarn.service.fleet.shapes import MaintenanceEntry
 
 @route(operations.LIST_MAINTENANCE)
 def list_maintenance(
-    request: Request[Any, Any, Any], call: Call, limit: Limit = MAX_PAGE, after: After = None
+    call: Call, limit: Limit = MAX_PAGE, after: After = None
 ) -> list[m.Maintenance]:
     """Ordered by name. Windows and blackouts of single groups are part of their policies."""
     cursor = parse_name_cursor(after)
     known = context().configurations.all()
     later = (item for item in known if cursor is None or (item.name, "") > cursor)
-    configurations, more = take_page(later, limit)
-    if more:
-        last = (configurations[-1].name,)
-        add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
+    configurations = call.take_page(later, limit, lambda item: (item.name,))
     return [views.configuration(item) for item in configurations]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeAlias
 
-from litestar import Request
 from litestar.params import JSONBody, QueryParameter
 
 from forewarn.control.http import filters
@@ -16,9 +15,7 @@ from forewarn.control.http.paging import (
     MAX_PAGE,
     Limit,
     TimedAfter,
-    add_next_link,
     parse_time_cursor,
-    take_page,
 )
 from forewarn.control.http.parameters import Id, query
 from forewarn.control.http.preconditions import current_rollout_tag
@@ -54,7 +51,6 @@ OfHost: TypeAlias = Annotated[
 
 @route(operations.LIST_ROLLOUTS)
 async def list_rollouts(
-    request: Request[Any, Any, Any],
     call: Call,
     rollout_state: Annotated[
         str | None,
@@ -77,12 +73,11 @@ async def list_rollouts(
         for summary in await context().rollouts.list()
         if authorization.rollout_visible(call, summary.rollout)
     ]
-    page, more = take_page(
-        filters.rollouts(visible, rollout_state, parse_time_cursor(after)), limit
+    page = call.take_page(
+        filters.rollouts(visible, rollout_state, parse_time_cursor(after)),
+        limit,
+        filters.rollout_key,
     )
-    if more:
-        last = filters.rollout_key(page[-1])
-        add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
     return [views.rollout(summary) for summary in page]
 
 
@@ -140,7 +135,6 @@ async def explain_rollout(
 
 @route(operations.LIST_ROLLOUT_STEPS)
 async def list_rollout_steps(
-    request: Request[Any, Any, Any],
     call: Call,
     id: Id,
     step_state: Annotated[
@@ -169,11 +163,7 @@ async def list_rollout_steps(
         and state in (None, step.state)
         and (host or group) in (None, step.lane)
     )
-    page, more = take_page(wanted, limit)
-    if more:
-        last = (page[-1].number,)
-        add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
-    return page
+    return call.take_page(wanted, limit, lambda item: (item.number,))
 
 
 @route(operations.SKIP_ROLLOUT_STEPS)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
-from litestar import Request
 from litestar.params import JSONBody
 
 from forewarn.control.http.context import Call, context
@@ -21,9 +18,7 @@ from forewarn.control.http.operation import route
 from forewarn.control.http.paging import (
     MAX_PAGE,
     TimedAfter,
-    add_next_link,
     parse_time_cursor,
-    take_page,
 )
 from forewarn.control.http.paging import Limit as PageLimit
 from forewarn.control.http.parameters import Name
@@ -53,7 +48,6 @@ async def create_token(call: Call, data: JSONBody[t.TokenRequest]) -> t.CreatedT
 
 @route(operations.LIST_TOKENS)
 def list_tokens(
-    request: Request[Any, Any, Any],
     call: Call,
     limit: PageLimit = MAX_PAGE,
     after: TimedAfter = None,
@@ -65,10 +59,7 @@ def list_tokens(
         for token in context().tokens.all()
         if cursor is None or (token.created_at, token.id.upper()) > cursor[1:]
     )
-    page, more = take_page(remaining, limit)
-    if more:
-        last = (False, page[-1].created_at, page[-1].id.upper())
-        add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
+    page = call.take_page(remaining, limit, lambda item: (False, item.created_at, item.id.upper()))
     return [token_view(token) for token in page]
 
 
