@@ -39,6 +39,8 @@ groups:
     kind: standalone
     machines: [{name: web, address: 127.0.0.1, host: h1}]
 """
+SERVICES = ("forewarn", "forewarn-node")
+IGNORED = "--ignore-depends=python3-libvirt"  # Debian's, which is not installed here
 CERTIFICATES = ("node.pem", "node.key", "nodes-authority.pem")
 
 
@@ -63,7 +65,7 @@ def root(
     packages: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[CleanRoot]:
     root = CleanRoot(tmp_path_factory.mktemp("root"))
-    root.done(*DPKG, "--install", *map(root.bring, packages.values()))
+    root.done(*DPKG, IGNORED, "--install", *map(root.bring, packages.values()))
     yield root
     root.close()
 
@@ -135,13 +137,21 @@ def test_a_node_is_installed_without_what_only_the_service_needs(
 ) -> None:
     service, node = (
         {path for path in contents(package) if path.endswith(".dist-info/")}
-        for package in packages.values()
+        for package in map(packages.__getitem__, SERVICES)
     )
     names = {path.rpartition("site-packages/")[2] for path in node}
     assert names < {path.rpartition("site-packages/")[2] for path in service}
     pinned = re.findall(r"(?m)^([a-z0-9-]+)==", (ROOT / "requirements/node.lock").read_text())
     installed = {name.partition("-")[0].replace("_", "-") for name in names} | {"colorama"}
     assert installed == {*pinned, "forewarn"}  # colorama is for Windows
+
+
+def test_a_driver_process_finds_the_driver_for_libvirt(root: CleanRoot) -> None:
+    """In a package of its own, with the module for libvirt from Debian's."""
+    program = "import sys; from forewarn.drivers import registry; print(registry.names(), sys.path)"
+    found = root.done("/usr/lib/forewarn-node/bin/python3", "-I", "-c", program)
+    assert "'libvirt'" in found
+    assert "/usr/lib/python3/dist-packages']" in found
 
 
 def test_installing_makes_the_user_and_its_directory_and_starts_nothing(root: CleanRoot) -> None:
@@ -289,8 +299,8 @@ def test_an_upgrade_keeps_settings_and_state_and_mentions_the_restart(
 ) -> None:
     kept = "/var/lib/forewarn/kept /var/lib/forewarn-node/kept"
     root.done("sh", "-c", f"echo '#mine' | tee -a {SETTINGS} {NODE_SETTINGS}; touch {kept}")
-    upgrades = [make_next(package, tmp_path / name) for name, package in packages.items()]
-    output = root.done(*DPKG, "--install", *map(root.bring, upgrades))
+    upgrades = [make_next(packages[name], tmp_path / name) for name in SERVICES]
+    output = root.done(*DPKG, IGNORED, "--install", *map(root.bring, upgrades))
     assert output.count("still the old") == 2
     assert output.count(": upgraded from 0.") == 2
     for settings in (SETTINGS, NODE_SETTINGS):
@@ -299,7 +309,7 @@ def test_an_upgrade_keeps_settings_and_state_and_mentions_the_restart(
 
 
 def test_removing_keeps_settings_and_state_and_purging_leaves_nothing(root: CleanRoot) -> None:
-    root.done(*DPKG, "--remove", "forewarn", "forewarn-node")
+    root.done(*DPKG, "--remove", "forewarn-libvirt", *SERVICES)
     for path in ("/usr/lib/forewarn", "/usr/lib/forewarn-node"):
         assert root.run("test", "-e", path).returncode == 1, path
     root.done("test", "-e", "/var/lib/forewarn-node/kept")
