@@ -3,6 +3,7 @@ take long to read. `made_up` puts new ones together, of which nobody has thought
 
 from __future__ import annotations
 
+import gzip
 import json
 import uuid
 from collections.abc import Callable, Mapping
@@ -26,6 +27,12 @@ def post(body: bytes) -> bytes:
 def chunked(chunks: bytes, trailers: bytes = b"") -> bytes:
     head = b"POST " + TARGET + HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
     return head + chunks + b"0\r\n" + trailers + b"\r\n"
+
+
+def compressed(body: bytes) -> bytes:
+    content = gzip.compress(body)
+    head = b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(content)
+    return b"POST " + TARGET + HEAD + head + content
 
 
 def ask(target: bytes, headers: bytes = b"", method: bytes = b"GET") -> bytes:
@@ -88,6 +95,18 @@ SHAPES: Mapping[str, tuple[str, bytes]] = {
     "elements": ("a path of many elements", ask(b"/metadata/instance" + filled(b"/a", ROOM))),
     "waits": ("waits for a document", ask(b"/forewarn/v1/wait?timeout=1", b"If-None-Match: a\r\n")),
     "tokens": ("tokens", ask(TOKEN)),
+    "names": (
+        "headers with long names",
+        ask(TARGET, b"".join(b"X-%d%s: y\r\n" % (n, b"n" * 200) for n in range(58))),
+    ),
+    "value": ("a parameter of escapes", ask(TARGET + b"&x=" + filled(b"%41", ROOM))),
+    "compressed": ("compressed bodies", compressed(b"[" * 5_000_000)),
+    "characters": ("ids of escaped characters", approval(lambda n: "\U0001f600" * 20 + str(n))),
+    "quotes": ("a quoted extension of a chunk", chunked(b'1;a="' + b'\\"' * 8_000 + b'"\r\n \r\n')),
+    "approvals ahead": (
+        "200 approvals sent ahead",
+        post(b'{"StartRequests":[{"EventId":"a"}]}') * 200,
+    ),
 }
 
 
