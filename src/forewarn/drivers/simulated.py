@@ -41,6 +41,7 @@ from forewarn.drivers.port import (
     Veto,
 )
 from forewarn.drivers.registry import DriverType
+from forewarn.support.files.replace import replace
 
 KEPT_IMPACTS = 10_000  # impacts of finished events that a journal remembers
 
@@ -137,13 +138,7 @@ class FileImpactJournal(ImpactJournal):
             except msgspec.MsgspecError:
                 continue  # torn by a crash: it did not count
         if b"".join(lines) != content:
-            fresh = path.with_name(path.name + ".new")
-            with private(fresh).open("wb") as file:
-                file.write(b"".join(lines))
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.chmod(path.stat().st_mode & 0o777)  # as it was
-            fresh.replace(path)
+            replace(path, b"".join(lines), mode=path.stat().st_mode & 0o777)
         self._file = private(path).open("ab", buffering=0)
 
     def add(self, impact: Impact) -> None:

@@ -18,6 +18,7 @@ from forewarn.node.listening.node_connections import make_tls_dial
 from forewarn.node.listening.renewal import CertificateRenewal
 from forewarn.node.listening.tls import Certificates, CertificateUnusable
 from forewarn.support import guard
+from forewarn.support.files.replace import replace
 from forewarn.support.logs import logger
 from forewarn.support.text import listing
 
@@ -92,10 +93,7 @@ class RunningDriver(Component):
             text = "".join(sorted(lines))
             try:
                 if not file.exists() or file.read_text() != text:
-                    new = file.with_name(f"{file.name}.new")
-                    new.write_text(text)
-                    new.chmod(0o644)  # for those who load the rules
-                    new.replace(file)
+                    replace(file, text.encode(), mode=0o644)  # for those who load the rules
             except OSError as error:
                 log.error("the ports of machines cannot be written", file=str(file), why=str(error))
 

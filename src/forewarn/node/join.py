@@ -38,8 +38,8 @@ from forewarn.node.settings.toml_lines import lines
 from forewarn.service.access import secret
 from forewarn.service.access.authority import new_request
 from forewarn.support import guard
+from forewarn.support.files.replace import replace
 from forewarn.support.message_stream import BrokenConnection, MessageStream
-from forewarn.support.system import sync
 
 ANSWER_WITHIN = 30.0  # seconds in which control has to answer; others may be before this host
 TRY_FOR = 60.0  # seconds: control nodes may be taking over, or many hosts join at once
@@ -105,7 +105,7 @@ class Files(msgspec.Struct, frozen=True):
 
     def write(self, joined: Joined) -> None:
         """Write all of them, each at once, for the user that owns the directory of the node."""
-        issued, tls, owner = joined.issued, self.tls, self.directory.stat()
+        issued, tls = joined.issued, self.tls
         text = self.config.read_text() if self.config.exists() else ""
         settings: dict[str, str | list[str]] = {
             "host": issued.host,
@@ -120,23 +120,16 @@ class Files(msgspec.Struct, frozen=True):
             self.authority: (issued.trusted.encode(), 0o644),
         }
         for path, (content, mode) in contents.items():
-            _replace(path, content, mode, (owner.st_uid, owner.st_gid))
-        own = self.config.stat() if self.config.exists() else self.config.parent.stat()
+            replace(path, content, mode=mode, owner=_owner(self.directory))
+        own = _owner(self.config if self.config.exists() else self.config.parent)
         new = with_settings(text, settings).encode()
-        _replace(self.config, new, 0o644, (own.st_uid, own.st_gid))
+        replace(self.config, new, mode=0o644, owner=own)
 
 
-def _replace(path: Path, content: bytes, mode: int, owner: tuple[int, int]) -> None:
-    new = path.with_name(f"{path.name}.new")
-    new.unlink(missing_ok=True)
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        os.fchmod(file.fileno(), mode)
-        if os.geteuid() == 0:
-            os.fchown(file.fileno(), *owner)
-        file.write(content)
-    sync(new)
-    new.replace(path)
-    sync(path.parent)
+def _owner(path: Path) -> tuple[int, int] | None:
+    """Return who owns a file, if another user's files can be written at all."""
+    status = path.stat()
+    return (status.st_uid, status.st_gid) if os.geteuid() == 0 else None
 
 
 def with_settings(text: str, settings: dict[str, str | list[str]]) -> str:

@@ -16,6 +16,7 @@ from forewarn.agent.hooks.options import Stage
 from forewarn.agent.system import durable
 from forewarn.support import guard
 from forewarn.support.files import secret
+from forewarn.support.files.replace import replace
 
 MAX_INPUT = 1 << 20  # bytes on standard input
 MARGIN = 1.0  # seconds reserved for reporting the outcome before the agent ends the command
@@ -77,7 +78,7 @@ class Run:
 
     def save(self, name: str, value: object) -> None:
         """Save a value for undo, durably."""
-        durable.write(self._path(name), msgspec.json.encode(value))
+        replace(self._path(name), msgspec.json.encode(value))
 
     def load(self, name: str, kind: type[T]) -> T | None:
         try:

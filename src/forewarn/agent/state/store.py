@@ -29,6 +29,7 @@ from forewarn.agent.config.model import Stage
 from forewarn.agent.state.cases import Case
 from forewarn.agent.state.runs import Outcome, Result, Run, RunOrder, RunState, parse_id
 from forewarn.agent.system import durable, processes
+from forewarn.support.files.replace import replace
 from forewarn.support.guard import monotonic
 from forewarn.support.system import boot_id
 
@@ -119,7 +120,7 @@ class StateStore:
 
     def save(self, case: Case) -> None:
         self._repair(self._cases / case.id)
-        durable.write(self._cases / case.id / "case", msgspec.json.encode(case))
+        replace(self._cases / case.id / "case", msgspec.json.encode(case))
         self._saved[case.id] = case
 
     def close(self, case: Case, given_up: Collection[str] = ()) -> None:
@@ -180,7 +181,7 @@ class StateStore:
         self._repair(self.hook_directory(case_id, run.hook))
         directory = self.run_directory(case_id, run)
         self._repair(directory)
-        durable.write(directory / "order", msgspec.json.encode(order))
+        replace(directory / "order", msgspec.json.encode(order))
 
     def cancel(self, case_id: str, run: Run) -> bool:
         """Keep runners from beginning a run. Returns False if one has begun it already."""
@@ -194,7 +195,7 @@ class StateStore:
                 return False
             if not (directory / "result").exists():
                 result = Result(outcome=Outcome.CANCELLED, ended=monotonic())
-                durable.write(directory / "result", msgspec.json.encode(result))
+                replace(directory / "result", msgspec.json.encode(result))
             return True
         finally:
             os.close(lock)
@@ -204,7 +205,7 @@ class StateStore:
         directory = self.run_directory(case_id, run)
         self._repair(directory)
         if not (directory / "stop").exists():
-            durable.write(directory / "stop", b"")
+            replace(directory / "stop", b"")
 
     def runner_pid(self, case_id: str, run: Run) -> int | None:
         """Return the process ID of the run's runner, if it is known."""
@@ -321,10 +322,10 @@ class StateStore:
             if run.active or (directory / "order").exists():
                 continue
             self._repair(directory)
-            durable.write(directory / "begun", b"{}")
+            replace(directory / "begun", b"{}")
             if run.result is not None:
-                durable.write(directory / "result", msgspec.json.encode(run.result))
-            durable.write(directory / "order", b"{}")
+                replace(directory / "result", msgspec.json.encode(run.result))
+            replace(directory / "order", b"{}")
 
 
 def _read_result(directory: Path) -> Result | None:

@@ -16,6 +16,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from forewarn.support.system import sync
+
 PRIVATE = 0o600  # options and outputs of hooks may contain secrets
 PRIVATE_DIRECTORY = 0o700
 LOCKED = (errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # errors for a lock that is held elsewhere
@@ -24,26 +26,11 @@ LOCKED = (errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # errors for a lock that i
 # Files
 
 
-def write(path: Path, data: bytes) -> None:
-    """Replace the content of a file atomically."""
-    draft = path.with_name(f".{path.name}.new")
-    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE)
-    try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(file, view) :]
-        os.fsync(file)
-    finally:
-        os.close(file)
-    draft.replace(path)
-    _sync(path.parent)
-
-
 def remove(path: Path) -> None:
     """Remove a file if it exists."""
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
-        _sync(path.parent)
+        sync(path.parent)
 
 
 def read_tail(path: Path, size: int) -> bytes:
@@ -70,7 +57,7 @@ def make_directory(directory: Path) -> None:
     make_directory(directory.parent)
     with contextlib.suppress(FileExistsError):
         directory.mkdir(PRIVATE_DIRECTORY)
-    _sync(directory.parent)
+    sync(directory.parent)
 
 
 def repair_directory(directory: Path, root: Path) -> None:
@@ -125,16 +112,6 @@ def remove_tree(directory: Path) -> None:
 
     shutil.rmtree(directory, onerror=retry)
     shutil.rmtree(directory, ignore_errors=True)
-
-
-def _sync(directory: Path) -> None:
-    if os.name == "nt":  # a directory cannot be opened there; the file system keeps its own order
-        return
-    file = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
 
 
 # Locks

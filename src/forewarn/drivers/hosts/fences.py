@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from forewarn.support.files.lock import try_lock
-from forewarn.support.system import sync
+from forewarn.support.files.replace import replace
 
 FILE = "fences"
 MAX_KEPT = 10_000  # machines whose numbers are kept
@@ -69,21 +69,12 @@ class Fences:
             raised = {name: fence for name in names if fence > kept.fences.get(name, kept.floor)}
             if raised:
                 kept = _shortened(_Kept(kept.fences | raised, kept.floor))
-                await asyncio.to_thread(self._write, msgspec.json.encode(kept))
+                await asyncio.to_thread(replace, self._path, msgspec.json.encode(kept))
                 self._kept = kept
             self._admitted[task] = max(fence, self._admitted.pop(task, 0))  # it becomes the latest
             if len(self._admitted) > MAX_KEPT:
                 del self._admitted[next(iter(self._admitted))]
             return 0
-
-    def _write(self, content: bytes) -> None:
-        new = self._path.with_name(f"{FILE}.new")
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self._path)
-        sync(self._path.parent)
 
 
 def _shortened(kept: _Kept) -> _Kept:

@@ -15,6 +15,7 @@ from forewarn.node.listening.tls import Certificates, CertificateUnusable
 from forewarn.service.access.authority import Authority, AuthorityUnusable
 from forewarn.service.platform.enrollment import NodeAuthority
 from forewarn.support import guard
+from forewarn.support.files.replace import replace
 
 RENEWALS = 4  # in the life of a certificate
 
@@ -51,10 +52,7 @@ class OwnCertificate:
     def _issue(self) -> None:
         certificate, key = self.authority.authority.issue_for_control(self._names, self._life)
         for path, content in ((self._tls.key, key), (self._tls.certificate, certificate.encode())):
-            new = path.with_suffix(".new")
-            new.touch(mode=0o600)
-            new.write_bytes(content)
-            new.replace(path)
+            replace(path, content)
 
     def close(self) -> None:
         self._directory.cleanup()

@@ -15,6 +15,7 @@ from forewarn.agent.running.runners import RUNNER
 from forewarn.agent.state.runs import Outcome, Run, RunState
 from forewarn.agent.state.store import KEPT_CASES, KEPT_FOR, StateStore, StateTaken, StateUnusable
 from forewarn.agent.system import durable
+from forewarn.support.files.replace import replace
 from helpers.agent_model import BEGINNING, a_case, event, hook, order
 from helpers.power_cut import PowerCut
 
@@ -182,7 +183,7 @@ def test_a_run_that_began_and_has_neither_runner_nor_result_is_lost(tmp_path: Pa
     store = StateStore(tmp_path)
     known = ordered(store)
     directory = store.run_directory("E1.1", known)
-    durable.write(directory / "begun", b"{}")
+    replace(directory / "begun", b"{}")
     lock = durable.try_lock(directory / "lock")
     assert lock is not None
     assert [one.state for one in store.runs("E1.1")] == [RunState.RUNNING]
@@ -197,11 +198,11 @@ def test_a_run_that_ends_while_it_is_looked_at_is_not_lost(
     store = StateStore(tmp_path)
     known = ordered(store)
     directory = store.run_directory("E1.1", known)
-    durable.write(directory / "begun", b"{}")
+    replace(directory / "begun", b"{}")
 
     def ends(_lock: int) -> bool:
         """Between the look for a result and the look at the lock."""
-        durable.write(directory / "result", b'{"outcome":"ended","code":0}')
+        replace(directory / "result", b'{"outcome":"ended","code":0}')
         return False
 
     monkeypatch.setattr(durable, "is_open_file_locked", ends)
@@ -213,7 +214,7 @@ def test_a_result_from_before_a_reboot_causes_no_pause(tmp_path: Path) -> None:
     store = StateStore(tmp_path)
     known = ordered(store)
     result = b'{"outcome":"ended","code":1,"ended":1e12}'
-    durable.write(store.run_directory("E1.1", known) / "result", result)
+    replace(store.run_directory("E1.1", known) / "result", result)
     (found,) = store.runs("E1.1")
     assert found.result
     assert found.result.ended == 0.0

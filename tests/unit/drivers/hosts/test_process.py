@@ -92,7 +92,7 @@ def test_a_call_that_is_late_because_another_came_while_it_waited_is_refused(
 def test_a_number_that_cannot_be_stored_keeps_the_driver_from_acting(tmp_path: Path) -> None:
     async def body(control: Fleet) -> None:
         async with control.process("h1") as driver:
-            (tmp_path / "h1" / "fences.new").mkdir()
+            (tmp_path / "h1" / ".fences.new").mkdir()
             refused = await control.driver.perform(WEB_0)
             assert isinstance(refused, Failed)
             assert "cannot be stored" in refused.why
