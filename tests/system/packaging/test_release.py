@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import zipfile
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.clean_root import needed
 from helpers.paths import ROOT
 from helpers.waiting import LIMIT
 
@@ -29,7 +31,12 @@ def git(repository: Path, *arguments: str) -> str:
 
 def release(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["tools/release", *arguments], cwd=repository, capture_output=True, text=True, timeout=LIMIT
+        ["tools/release", *arguments],
+        cwd=repository,
+        env={**os.environ, "DEB_COMPRESSION": "0"},  # nobody gets what is built here
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
     )
 
 
@@ -112,3 +119,16 @@ def test_what_cannot_be_released_is_refused_and_changes_nothing(
     assert "CHANGELOG.md" in refused("0.2.0")
     (repository / "README.md").write_text("changed")
     assert "README.md" in refused("0.2.0")
+
+
+def test_debian_packages_of_a_release_contain_its_wheel(repository: Path, tmp_path: Path) -> None:
+    needed("dpkg-deb")
+    out = tmp_path / "out"
+    built = release(
+        repository, "0.2.0", "--parts", "dist,deb", "--directory", str(out), "--dry-run"
+    )
+    assert built.returncode == 0, built.stderr
+    listed = (out / "SHA256SUMS").read_text()
+    for package in ("forewarn", "forewarn-node", "forewarn-agent"):
+        (file,) = out.glob(f"{package}_0.2.0-1_*.deb")
+        assert file.name in listed
