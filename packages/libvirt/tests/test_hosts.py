@@ -121,6 +121,24 @@ def test_a_guest_goes_on_after_its_live_migration_or_is_not_back(
         assert len(failed) <= 1  # that which was being answered when the guest left
 
 
+def test_a_guest_that_is_silent_after_its_migration_is_not_back_until_it_polls(
+    hosts: Hosts, guest: Guest, bystander: Guest
+) -> None:
+    if hosts.where(guest.name) == hosts.where(bystander.name):  # all that are there are moved
+        carried_out(hosts, guest, hosts.operate(guest.name, "machine", "redeploy", guest.name))
+    [host], policy = hosts.where(guest.name), {"back_within": 30}  # enough for two polls
+    target = hosts.hosts[other(host)]
+    assert hosts.api("PATCH", f"/v1/groups/{guest.name}/policy", policy).status == 200
+    with target.unheard(guest.address):
+        event = hosts.operate(guest.name, "host", "maintain", host, "--type=live-migration")
+        over = carried_out(hosts, guest, event)
+        assert over["not_back"] == [guest.name]
+        assert hosts.machine(guest.name)["not_back"]["event"] == event
+        assert hosts.where(guest.name) == [hosts.machine(guest.name)["host"]] == [target.name]
+    if hosts.is_usable(guest):
+        assert hosts.machine(guest.name)["not_back"] is None
+
+
 @pytest.mark.parametrize("type", ["Preempt", "Terminate"])
 def test_a_guest_is_informed_before_it_is_deleted(hosts: Hosts, guest: Guest, type: str) -> None:
     carried_out(hosts, guest, hosts.schedule(type, guest.name))
