@@ -60,6 +60,28 @@ def test_machines_groups_and_hosts_come_in_the_order_of_their_names(service: Ser
     assert names(service, "/v1/hosts") == ["h1", "h2", "h10"]
 
 
+def test_what_matters_most_comes_first_if_that_is_asked_for(service: Service) -> None:
+    service.schedule("Reboot", "web_10")
+    service.document("web_2")
+    service.clock.advance("1m")
+    service.document("db-10")
+    assert ask(service, "POST", "/v1/hosts/h10/fail", {}).status == 200
+    assert ask(service, "POST", "/v1/hosts/h2/maintain", {"mode": "reboot"}).status == 200
+    assert names(service, "/v1/hosts?order=health") == ["h10", "h1", "h2"]
+    assert names(service, "/v1/hosts?order=machines") == ["h1", "h2", "h10"]
+    assert names(service, "/v1/hosts?order=events")[0] == "h2"
+    assert names(service, "/v1/groups?order=machines") == ["web", "sql-9", "sql-10"]
+    assert names(service, "/v1/groups?order=silent") == ["web", "sql-9", "sql-10"]
+    assert names(service, "/v1/groups?order=events") == ["web", "sql-9", "sql-10"]
+    machines = [*(f"db-{n}" for n in (9, 10)), *(f"web_{n}" for n in (0, 1, 2, 10))]
+    assert names(service, "/v1/machines?order=name") == machines
+    assert names(service, "/v1/machines?order=last_poll")[-2:] == ["web_2", "db-10"]
+    assert names(service, "/v1/machines?order=events")[0] in ("web_1", "db-9", "web_10")
+    by_host = ["db-10", "web_0", "web_2", "db-9", "web_1", "web_10"]
+    assert names(service, "/v1/machines?order=host") == by_host
+    assert ask(service, "GET", "/v1/hosts?order=no").status == 400
+
+
 def test_pages_of_any_size_are_the_whole(service: Service) -> None:
     for event in ("web_0", "web_1", "db-9", "db-10"):
         service.schedule("Reboot", event)
@@ -72,6 +94,9 @@ def test_pages_of_any_size_are_the_whole(service: Service) -> None:
     service._session.settle()
     for path in (
         *("/v1/machines", "/v1/machines?group=web", "/v1/groups", "/v1/hosts"),
+        *(f"/v1/machines?order={order}" for order in ("name", "host", "last_poll", "events")),
+        *(f"/v1/groups?order={order}" for order in ("machines", "events", "silent")),
+        *(f"/v1/hosts?order={order}" for order in ("health", "machines", "events")),
         *(
             "/v1/events",
             "/v1/events?order=not_before",

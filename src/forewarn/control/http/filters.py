@@ -1,13 +1,14 @@
-"""Filters and order of the lists. Each iterator starts after the last item of the previous page
-(`after`), in an order that does not change when items are added or removed."""
+"""Filters of the lists, and the order of some. An iterator starts after the last item of the
+previous page (`after`), in an order that does not change when items are added or removed."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
+from forewarn.control.http.orders import Member, Place, by_group, in_order
 from forewarn.core import Event, Group, Machine, Status, Time
 from forewarn.core.events import EventType, Source
 from forewarn.core.fleet import GroupKind, Health, Host
@@ -33,61 +34,59 @@ class MachineFilter(msgspec.Struct, frozen=True, kw_only=True):
     coverage: str | None = None
 
 
+Members: TypeAlias = Iterable[tuple[Group, Iterable[Machine]]]
+
+
 def machines(
-    members: Iterable[tuple[Group, Iterable[Machine]]],
+    members: Members,
     criteria: MachineFilter,
     covered: Callable[[Machine, str], bool],
-    after: tuple[str, str] | None,
-) -> Iterator[tuple[Group, Machine]]:
-    """Yield those of the machines that match, ordered by their group's name, then by their own."""
-    last = None if after is None else (natural_key(after[0]), natural_key(after[1]))
-    for group, of_group in sorted(members, key=lambda member: natural_key(member[0].name)):
-        group_key = natural_key(group.name)
-        if last is not None and group_key < last[0]:
-            continue
+    place: Callable[[Member], Place] | None,
+    after: Place | None,
+) -> Iterator[Member]:
+    """Yield those of the machines that match. Without a place, they are ordered by their group's
+    name, then by their own, and only the groups that are needed are looked at."""
+    if place is not None:
+        yield from in_order(_matching(members, criteria, covered), place, after)
+        return
+    first = None if after is None else natural_key(after[0])
+    for member in sorted(members, key=lambda member: natural_key(member[0].name)):
+        if first is None or natural_key(member[0].name) >= first:
+            found = _matching([member], criteria, covered)
+            yield from in_order(found, by_group, after)
+
+
+def _matching(
+    members: Members, criteria: MachineFilter, covered: Callable[[Machine, str], bool]
+) -> Iterator[Member]:
+    for group, of_group in members:
         if criteria.enabled not in (None, group.enabled):
             continue
-        matching = [
-            machine
-            for machine in of_group
-            if criteria.gone in (None, not machine.alive)
-            and criteria.not_back in (None, machine.alive and machine.not_back is not None)
-            and (criteria.coverage is None or covered(machine, criteria.coverage))
-            and (not criteria.labels or matches(criteria.labels, labels_of(group, machine)))
-        ]
-        for machine in sorted(matching, key=lambda machine: natural_key(machine.name)):
-            if last is None or (group_key, natural_key(machine.name)) > last:
+        for machine in of_group:
+            if (
+                criteria.gone in (None, not machine.alive)
+                and criteria.not_back in (None, machine.alive and machine.not_back is not None)
+                and (criteria.coverage is None or covered(machine, criteria.coverage))
+                and (not criteria.labels or matches(criteria.labels, labels_of(group, machine)))
+            ):
                 yield group, machine
 
 
 def groups(
-    groups: Iterable[Group],
-    labels: Selector,
-    kind: GroupKind | None,
-    enabled: bool | None,
-    after: tuple[str, str] | None,
+    groups: Iterable[Group], labels: Selector, kind: GroupKind | None, enabled: bool | None
 ) -> Iterator[Group]:
-    last = None if after is None else natural_key(after[0])
-    for group in sorted(groups, key=lambda group: natural_key(group.name)):
+    for group in groups:
         if (
-            (last is None or natural_key(group.name) > last)
-            and kind in (None, group.kind)
+            kind in (None, group.kind)
             and enabled in (None, group.enabled)
             and matches(labels, group.labels)
         ):
             yield group
 
 
-def hosts(
-    hosts: Iterable[Host], labels: Selector, health: Health | None, after: tuple[str, str] | None
-) -> Iterator[Host]:
-    last = None if after is None else natural_key(after[0])
-    for host in sorted(hosts, key=lambda host: natural_key(host.name)):
-        if (
-            (last is None or natural_key(host.name) > last)
-            and health in (None, host.health)
-            and matches(labels, host.labels)
-        ):
+def hosts(hosts: Iterable[Host], labels: Selector, health: Health | None) -> Iterator[Host]:
+    for host in hosts:
+        if health in (None, host.health) and matches(labels, host.labels):
             yield host
 
 

@@ -11,6 +11,7 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from forewarn.control.http.orders import GroupOrder, HostOrder, MachineOrder
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.events import (
     EventType,
@@ -49,6 +50,9 @@ VALUES: Mapping[str, Any] = {
     "RolloutKind": [*values(EventType), LIVE_MIGRATION, EVACUATE_WORK_RETURN],
     "Status": values(Status),
     "EventOrder": values(EventOrder),
+    "HostOrder": values(HostOrder),
+    "GroupOrder": values(GroupOrder),
+    "MachineOrder": values(MachineOrder),
     "Source": values(Source),
     "GroupKind": values(GroupKind),
     "OverWhen": values(OverWhen),

@@ -23,6 +23,7 @@ from forewarn.control.http.errors import (
 from forewarn.control.http.operation import (
     route,
 )
+from forewarn.control.http.orders import GroupOrder, group_place, in_order
 from forewarn.control.http.paging import (
     MAX_PAGE,
     After,
@@ -65,17 +66,26 @@ async def list_groups(
     enabled: Annotated[
         bool | None, query("True: only groups that are enabled; false: only the others.")
     ] = None,
+    order: Annotated[
+        str,
+        query(
+            "By name, or those first with most machines, events, or machines that do not ask.",
+            enum="GroupOrder",
+        ),
+    ] = GroupOrder.NAME.value,
     limit: Limit = MAX_PAGE,
     after: After = None,
 ) -> Response[bytes]:
-    """Ordered by name."""
+    """Those that are alike in the order come by name."""
     labels, cursor = parse_selector(label) or (), parse_name_cursor(after)
     group_kind = None if kind is None else parse_enum(GroupKind, "kind of group", kind)
     visible = [g for g in context().platform.machine_index.groups() if call.sees(g.name)]
+    by, coverage = parse_enum(GroupOrder, "order", order), context().platform.coverage
+    place = group_place(by, lambda group: coverage(group.machines))
 
     def page() -> list[s.Group]:
-        matching = filters.groups(visible, labels, group_kind, enabled, cursor)
-        groups = call.take_page(matching, limit, lambda item: (item.name,))
+        matching = filters.groups(visible, labels, group_kind, enabled)
+        groups = call.take_page(in_order(matching, place, cursor), limit, place)
         return [group_view(group) for group in groups]
 
     return await encode_in_thread(page)

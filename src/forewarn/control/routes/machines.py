@@ -23,6 +23,7 @@ from forewarn.control.http.errors import (
 )
 from forewarn.control.http.filters import MachineFilter
 from forewarn.control.http.operation import route
+from forewarn.control.http.orders import MachineOrder, by_group, machine_place
 from forewarn.control.http.paging import (
     MAX_PAGE,
     After,
@@ -70,10 +71,18 @@ async def list_machines(
             enum="CoverageFilter",
         ),
     ] = None,
+    order: Annotated[
+        str,
+        query(
+            "By the names of their groups, by their own, by those of their hosts, or those first"
+            " that have most events, or have not polled for the longest time.",
+            enum="MachineOrder",
+        ),
+    ] = MachineOrder.GROUP.value,
     limit: Limit = MAX_PAGE,
     after: After = None,
 ) -> Response[bytes]:
-    """Ordered by the names of their groups, then by their own."""
+    """Those that are alike in the order come by name."""
     if group is not None:
         authorization.require_group(call, group)
     if host is not None:
@@ -89,16 +98,14 @@ async def list_machines(
     cursor = parse_name_cursor(after)
     members = _members(call, group, _hosts(host, health))
     drift = dict(context().inventory.sightings.all())
+    place = machine_place(parse_enum(MachineOrder, "order", order), polls, core.events_of)
 
     def covered(machine: Machine, coverage: str) -> bool:
         return machine.alive and has(coverage, polls(machine.name), now)
 
     def page() -> list[s.Machine]:
-        machines = call.take_page(
-            filters.machines(members, criteria, covered, cursor),
-            limit,
-            lambda item: (item[0].name, item[1].name),
-        )
+        matching = filters.machines(members, criteria, covered, place, cursor)
+        machines = call.take_page(matching, limit, place or by_group)
         return core.machines(machines, polls, context().metadata_url_of, now, drift)
 
     return await encode_in_thread(page)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
+import msgspec
+
 from forewarn.control.schema import core as s
 from forewarn.control.views.shape import moment, seconds, view
 from forewarn.core import Event, Group, Machine, Time
@@ -34,21 +36,25 @@ def machines(
     now: Time,
     drift: Mapping[str, Difference],
 ) -> list[s.Machine]:
-    """Convert many machines. Machines of a group must be adjacent, so that the events of the group
-    are searched only once."""
+    """Convert many machines. The events of a group are searched only once."""
     views: list[s.Machine] = []
-    current: Group | None = None
-    events: dict[str, list[str]] = {}
+    events: dict[str, dict[str, list[str]]] = {}
     for group, member in pairs:
-        if group is not current:
-            current, events = group, {}
-            for event in group.events:
-                for name in event.resources:
-                    events.setdefault(name, []).append(event.id)
-        own = events.get(member.name, [])
+        if group.name not in events:
+            events[group.name] = events_of(group)
+        own = events[group.name].get(member.name, [])
         found = drift.get(member.name)
         views.append(machine(group, member, polls(member.name), url, now, own, found))
     return views
+
+
+def events_of(group: Group) -> dict[str, list[str]]:
+    """Return the ids of the events of each machine of a group that has any."""
+    events: dict[str, list[str]] = {}
+    for event in group.events:
+        for name in event.resources:
+            events.setdefault(name, []).append(event.id)
+    return events
 
 
 def machine(
@@ -207,22 +213,32 @@ def outcomes(outcomes: p.Outcomes) -> s.Outcomes:
     return s.Outcomes(events=[event(item) for item in outcomes.events], notes=list(outcomes.notes))
 
 
-def hosts(hosts: Iterable[Host], groups: Iterable[Group], known: Hosts) -> list[s.Host]:
-    """Convert hosts, with their machines and events among these groups."""
-    machines: dict[str, list[Machine]] = {}
-    events: dict[str, list[Event]] = {}
+class OnHosts(msgspec.Struct, frozen=True):
+    """Machines and events of hosts, by the names of the hosts."""
+
+    machines: dict[str, list[Machine]]
+    events: dict[str, list[Event]]
+
+
+def on_hosts(groups: Iterable[Group]) -> OnHosts:
+    """Return what of these groups is on, or affects, hosts."""
+    found = OnHosts({}, {})
     for group in groups:
         for machine in group.machines:
             if machine.host and machine.alive:
-                machines.setdefault(machine.host, []).append(machine)
+                found.machines.setdefault(machine.host, []).append(machine)
         for event in group.events:
             if event.host:
-                events.setdefault(event.host, []).append(event)
+                found.events.setdefault(event.host, []).append(event)
+    return found
+
+
+def hosts(hosts: Iterable[Host], of: OnHosts, known: Hosts) -> list[s.Host]:
     return [
         host(
             item,
-            sorted(machines.get(item.name, []), key=lambda machine: machine.name),
-            sorted(events.get(item.name, []), key=lambda e: (e.raised_at, e.group, e.id)),
+            sorted(of.machines.get(item.name, []), key=lambda machine: machine.name),
+            sorted(of.events.get(item.name, []), key=lambda e: (e.raised_at, e.group, e.id)),
             known,
         )
         for item in hosts
