@@ -69,10 +69,10 @@ def test_a_host_leads_to_its_machines_and_these_to_their_group_and_history(
         expect(page.locator(".domains").get_by_role("row").nth(1)).to_contain_text("1")
         page.goto(f"{service.control_url}/ui/history?machine=web_0&what=raised")
         expect(page.get_by_role("row")).to_have_count(2)
-        page.get_by_label("What").fill("finished")
+        page.get_by_role("textbox", name="What").fill("finished")
         service.schedule("Freeze", "web_0")  # what is typed is not lost when the page changes
         expect(page.get_by_role("row")).to_have_count(3)
-        page.get_by_label("What").press("Enter")
+        page.get_by_role("textbox", name="What").press("Enter")
         expect(page).to_have_url(f"{service.control_url}/ui/history?machine=web_0&what=finished")
         expect(page.get_by_text("No record matches.")).to_be_visible()
 

@@ -64,8 +64,8 @@ def test_what_starts_next_is_on_the_front_page_however_much_is_announced(
         expect(rows.first).to_contain_text(soon[:8])
         page.get_by_role("link", name="121 events in all").click()
         expect(page.locator("tbody tr").first).to_contain_text(soon[:8])
-        page.get_by_label("Label").fill("no=such")
-        page.get_by_label("Label").press("Enter")
+        page.get_by_role("textbox", name="Label").fill("no=such")
+        page.get_by_role("textbox", name="Label").press("Enter")
         expect(page.get_by_text("No event matches.")).to_be_visible()
 
 

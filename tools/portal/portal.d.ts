@@ -57,6 +57,13 @@ declare namespace portal {
     example?: string;
     choices?: Record<string, string>;
     day?: boolean;
+    clears?: string; // another one, with which it cannot be combined
+  }
+  // Of a list; `order`: what the service calls the order that the column shows.
+  interface Column {
+    title: string;
+    order?: string;
+    number?: boolean;
   }
   type Link = (props: { name?: string; id?: string }) => Children;
 

@@ -39,7 +39,13 @@ const PAGES = [
 
 /** @type {Record<string, import("preact").ComponentType<portal.Query>>} */
 const LISTS = { "": Status, tonight: Tonight, fleet: Fleet, hosts: Hosts, groups: Groups, machines: Machines, maintenance: Maintenance, events: Events, rollouts: Rollouts, history: History };
-const OF_FLEET = ["hosts", "groups", "machines", "maintenance"];
+const OF_FLEET = [
+  ["/fleet", "Overview"],
+  ["/hosts", "Hosts"],
+  ["/groups", "Groups"],
+  ["/machines", "Machines"],
+  ["/maintenance", "Windows"],
+];
 /** @type {Record<string, import("preact").ComponentType<portal.Query & { name: string }>>} */
 const DETAILS = { events: Event, groups: Group, hosts: Host, machines: Machine, rollouts: Rollout };
 
@@ -88,7 +94,8 @@ function Portal({ session: first, onEnded }) {
     onEnded("You have logged out.");
   };
   const kind = address.path.slice(1).split("/")[0];
-  const here = `/${OF_FLEET.includes(kind) ? "fleet" : kind}`;
+  const ofFleet = OF_FLEET.some(([to]) => to === `/${kind}`);
+  const here = ofFleet ? "/fleet" : `/${kind}`;
   return html`<${SessionContext.Provider} value=${session}>
     <a class="skip" href="#content">Skip to the content</a>
     <nav class="bar" aria-label="Pages">
@@ -103,7 +110,10 @@ function Portal({ session: first, onEnded }) {
     <${Clock} />
     <${Follows} session=${session} />
     <${Halts} />
-    <main id="content" tabindex="-1" ref=${content}>${pageFor(address)}</main>
+    <main id="content" tabindex="-1" ref=${content}>
+      ${ofFleet && html`<nav class="pages" aria-label="Fleet">${OF_FLEET.filter(([to]) => !session.limited || to !== "/maintenance").map(([to, title]) => html`<${Link} to=${to} aria-current=${`/${kind}` === to ? "page" : undefined}>${title}<//>`)}</nav>`}
+      ${pageFor(address)}
+    </main>
     <${Tasks} />
   <//>`;
 }

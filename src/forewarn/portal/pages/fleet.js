@@ -92,7 +92,7 @@ export function Fleet({ query }) {
           return [rowOf(row, { selector }), ...(selector === open ? (opened.data?.rows ?? []).map((part) => rowOf(part, { within: open })) : [])];
         });
         return html`
-          <p class="quiet">${plural(total(of.machines), "machine")} ${by === "host" ? "on" : "in"} ${plural(members, by)}. As lists: <${Link} to="/hosts">hosts<//>, <${Link} to="/groups">groups<//>, <${Link} to="/machines">machines<//>, <${Link} to="/maintenance">maintenance configurations<//></p>
+          <p class="quiet">${plural(total(of.machines), "machine")} ${by === "host" ? "on" : "in"} ${plural(members, by)}.</p>
           <ul class="legend sums">
             ${ROW_STATES.filter((name) => of.counts[name]).map((name) => html`<li title=${MEANINGS[name]}><span class=${`swatch ${name}`}></span><${Link} to=${to({ state: name })}>${of.counts[name]?.toLocaleString("en")} ${name}<//></li>`)}
           </ul>

@@ -7,6 +7,7 @@ import { Badge, Empty, Facts, Labels, loaded, Page, When } from "../parts/basics
 import { Bar } from "../parts/bar.js";
 import { EventTable } from "../parts/event-table.js";
 import { Legend, STATES, total } from "../parts/fleet-map.js";
+import { WindowsLink } from "../parts/links.js";
 import { MachineTable } from "../parts/machine-table.js";
 import { Latest } from "../parts/records.js";
 import { at, duration, plural } from "../parts/text.js";
@@ -20,7 +21,7 @@ function Windows({ name }) {
   return html`
     ${loaded(windows, ({ open, configurations, times }) => html`
       <p>
-        ${open ? "Maintenance of this group may start now" : "Maintenance of this group may not start now"}${configurations.length ? `, limited by ${configurations.join("; ")}.` : "; no window or blackout limits it."}
+        ${open ? "Maintenance of this group may start now" : "Maintenance of this group may not start now"}${configurations.length ? html`, limited by <${WindowsLink}>${configurations.join("; ")}<//>.` : "; no window or blackout limits it."}
       </p>
       ${times.length > 0 && html`
         <table class="rows narrow">
@@ -70,7 +71,7 @@ function Machines({ name, events, after }) {
   return html`
     ${loaded(machines, (list) => html`
       ${list.length
-        ? html`<${MachineTable} machines=${list} events=${known} without="group" caption="Machines" />`
+        ? html`<${MachineTable} machines=${list} events=${known} without="Group" caption="Machines" />`
         : html`<${Empty}>There is no machine ${after ? "on this page" : "in this group. Add some with 'forewarn apply'"}.<//>`}
       <p class="pages">
         ${after && html`<${Link} to=${withQuery(`/groups/${encodeURIComponent(name)}`, {})}>First machines<//>`}

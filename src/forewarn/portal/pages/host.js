@@ -37,7 +37,7 @@ function Machines({ name, events, after }) {
   return html`
     ${loaded(machines, (list) => html`
       ${list.length
-        ? html`<${MachineTable} machines=${list} events=${events} without="host" caption=${machines.next || after ? `${plural(list.length, "machine")} on this page` : plural(list.length, "machine")} />`
+        ? html`<${MachineTable} machines=${list} events=${events} without="Host" caption=${machines.next || after ? `${plural(list.length, "machine")} on this page` : plural(list.length, "machine")} />`
         : html`<${Empty}>${after ? "There is no machine on this page." : "No machine is on this host."}<//>`}
       <p class="pages">
         ${after && html`<${Link} to=${page}>First machines<//>`}

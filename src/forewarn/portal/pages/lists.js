@@ -1,47 +1,35 @@
-// Hosts, groups and machines as lists, with filters. The page about the fleet shows the same as sums.
+// Hosts, groups and machines as lists. The page about the fleet shows the same as sums.
 import { html } from "../html.js";
 import { withQuery } from "../api.js";
-import { useResource } from "../hooks.js";
 import { Link } from "../router.js";
-import { Badge, Empty, HEALTH, Labels, loaded, Page } from "../parts/basics.js";
-import { Filters, LABEL } from "../parts/filters.js";
+import { Badge, HEALTH, Labels } from "../parts/basics.js";
+import { LABEL } from "../parts/filters.js";
 import { GroupLink, HostLink } from "../parts/links.js";
-import { MachineTable } from "../parts/machine-table.js";
-import { plural } from "../parts/text.js";
+import { List } from "../parts/list.js";
+import { MACHINE_COLUMNS, MachineTable } from "../parts/machine-table.js";
 
-const PAGE = 100;
-
-// A page of what the service lists, and the filters and the place in the list, which are in the address.
-/** @param {{ title: string, path: "/v1/hosts" | "/v1/groups" | "/v1/machines", page: string, filters: portal.Filter[], noun: string, children: (list: any[], caption: string) => portal.Children } & portal.Query} props */
-function List({ title, path, page, filters, query, noun, children }) {
-  const chosen = Object.fromEntries(filters.map(({ name }) => [name, query.get(name) ?? ""]));
-  const after = query.get("after") ?? "";
-  const items = useResource(withQuery(path, { ...chosen, after, limit: PAGE }));
-  const filtered = Object.values(chosen).some(Boolean);
-  return html`
-    <${Page} title=${title}>
-      <${Filters} of=${filters} page=${page} query=${query} />
-      ${loaded(items, (list) => html`
-        ${list.length
-          ? children(list, items.next || after ? `${plural(list.length, noun)} on this page` : plural(list.length, noun))
-          : html`<${Empty}>${filtered || after ? `No ${noun} matches. Change the filters above.` : `There is no ${noun}. Add some with 'forewarn apply'.`}<//>`}
-        <p class="pages">
-          ${after && html`<${Link} to=${withQuery(page, chosen)}>First page<//>`}
-          ${items.next && html`<${Link} to=${withQuery(page, { ...chosen, after: items.next })} rel="next">Next page<//>`}
-        </p>`)}
-    <//>
-  `;
-}
+const APPLY = " Add some with 'forewarn apply'.";
+const [MOST_MACHINES, MOST_EVENTS] = ["most machines first", "most events first"];
 
 /** @type {portal.Filter[]} */
-const hostFilters = [LABEL, { name: "health", title: "Health", choices: { healthy: "healthy", degraded: "degraded", failed: "failed" } }];
+const hostFilters = [
+  LABEL,
+  { name: "health", title: "Health", choices: { healthy: "healthy", degraded: "degraded", failed: "failed" } },
+  { name: "order", title: "Order", choices: { "": "by name", health: "failed first", machines: MOST_MACHINES, events: MOST_EVENTS } },
+];
+
+/** @type {portal.Column[]} */
+const hostColumns = [
+  { title: "Host", order: "" }, { title: "Health", order: "health" }, { title: "Machines", number: true, order: "machines" },
+  { title: "Events of the host", number: true, order: "events" }, { title: "Node" }, { title: "Labels" },
+];
 
 /** @param {portal.Query} props */
 export const Hosts = ({ query }) => html`
-  <${List} title="Hosts" path="/v1/hosts" page="/hosts" filters=${hostFilters} query=${query} noun="host">${(/** @type {api.Host[]} */ list, /** @type {string} */ caption) => html`
+  <${List} title="Hosts" path="/v1/hosts" page="/hosts" filters=${hostFilters} columns=${hostColumns} query=${query} noun="host" empty=${`There is no host.${APPLY}`}>${(/** @type {api.Host[]} */ list, /** @type {string} */ caption, /** @type {portal.Children} */ head) => html`
     <table class="rows stacked">
       <caption>${caption}</caption>
-      <thead><tr><th>Host</th><th>Health</th><th class="number">Machines</th><th class="number">Events of the host</th><th>Node</th><th>Labels</th></tr></thead>
+      ${head}
       <tbody>
         ${list.map((host) => html`
           <tr key=${host.name}>
@@ -61,14 +49,21 @@ const groupFilters = [
   LABEL,
   { name: "kind", title: "Kind", choices: { "scale-set": "scale-set", "availability-set": "availability-set", "availability-zone": "availability-zone", "cloud-service": "cloud-service", standalone: "standalone" } },
   { name: "enabled", title: "Enabled", choices: { true: "yes", false: "no" } },
+  { name: "order", title: "Order", choices: { "": "by name", machines: MOST_MACHINES, silent: "most that do not ask first", events: MOST_EVENTS } },
+];
+
+/** @type {portal.Column[]} */
+const groupColumns = [
+  { title: "Group", order: "" }, { title: "Kind" }, { title: "Machines", number: true, order: "machines" }, { title: "Of which ask", number: true, order: "silent" },
+  { title: "Events", number: true, order: "events" }, { title: "Enabled" }, { title: "Windows of its own" }, { title: "Labels" },
 ];
 
 /** @param {portal.Query} props */
 export const Groups = ({ query }) => html`
-  <${List} title="Groups" path="/v1/groups" page="/groups" filters=${groupFilters} query=${query} noun="group">${(/** @type {api.Group[]} */ list, /** @type {string} */ caption) => html`
+  <${List} title="Groups" path="/v1/groups" page="/groups" filters=${groupFilters} columns=${groupColumns} query=${query} noun="group" empty=${`There is no group.${APPLY}`}>${(/** @type {api.Group[]} */ list, /** @type {string} */ caption, /** @type {portal.Children} */ head) => html`
     <table class="rows stacked">
       <caption>${caption}</caption>
-      <thead><tr><th>Group</th><th>Kind</th><th class="number">Machines</th><th class="number">of which ask</th><th class="number">Events</th><th>Enabled</th><th>Labels</th></tr></thead>
+      ${head}
       <tbody>
         ${list.map((group) => html`
           <tr key=${group.name}>
@@ -78,6 +73,7 @@ export const Groups = ({ query }) => html`
             <td class="number" data-label="of which ask">${group.coverage.listening.toLocaleString("en")}</td>
             <td class="number" data-label="Events">${group.events.length || "0"}</td>
             <td data-label="Enabled">${group.enabled ? "yes" : "no"}</td>
+            <td>${[...group.windows, ...group.blackouts.map((text) => `not ${text}`)].join("; ")}</td>
             <td>${Object.keys(group.labels).length > 0 && html`<${Labels} of=${group.labels} />`}</td>
           </tr>`)}
       </tbody>
@@ -92,10 +88,11 @@ const machineFilters = [
   { name: "coverage", title: "Polls", choices: { listening: "in the last hour", silent: "not in the last hour", "never-polled": "never", "never-approves": "but never approves" } },
   { name: "gone", title: "Gone", choices: { false: "no", true: "yes" } },
   { name: "not_back", title: "Not back", choices: { true: "yes", false: "no" } },
+  { name: "order", title: "Order", choices: { "": "by group", name: "by name", host: "by host", last_poll: "silent for longest first", events: MOST_EVENTS } },
 ];
 
 /** @param {portal.Query} props */
 export const Machines = ({ query }) => html`
-  <${List} title="Machines" path="/v1/machines" page="/machines" filters=${machineFilters} query=${query} noun="machine">${(/** @type {api.Machine[]} */ list, /** @type {string} */ caption) => html`
-    <${MachineTable} machines=${list} caption=${caption} />`}<//>
+  <${List} title="Machines" path="/v1/machines" page="/machines" filters=${machineFilters} columns=${MACHINE_COLUMNS} query=${query} noun="machine" empty=${`There is no machine.${APPLY}`}>${(/** @type {api.Machine[]} */ list, /** @type {string} */ caption, /** @type {portal.Children} */ head) => html`
+    <${MachineTable} machines=${list} caption=${caption} head=${head} />`}<//>
 `;

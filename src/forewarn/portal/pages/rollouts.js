@@ -1,15 +1,12 @@
 // All rollouts: those in progress first.
 import { html } from "../html.js";
-import { withQuery } from "../api.js";
-import { useResource } from "../hooks.js";
-import { Link, setQuery } from "../router.js";
-import { Badge, Empty, loaded, Page, When } from "../parts/basics.js";
+import { Badge, When } from "../parts/basics.js";
 import { Bar } from "../parts/bar.js";
 import { RolloutLink } from "../parts/links.js";
+import { List } from "../parts/list.js";
 import { plural } from "../parts/text.js";
 import { Verbs } from "../parts/verbs.js";
 
-const PAGE = 50;
 /** @type {Record<string, string>} */
 const STATES = { running: "started", paused: "held", blocked: "held", aborting: "held", aborted: "over", expired: "over", done: "quiet" };
 
@@ -32,31 +29,18 @@ const Row = ({ of }) => html`
   </tr>
 `;
 
+/** @type {portal.Filter[]} */
+const FILTERS = [{ name: "state", title: "State", choices: Object.fromEntries(Object.keys(STATES).map((name) => [name, name])) }];
+/** @type {portal.Column[]} */
+const COLUMNS = [{ title: "Rollout" }, { title: "Of" }, { title: "State" }, { title: "Progress" }, { title: "Machines", number: true }, { title: "Started" }, { title: "Ended" }];
+
 /** @param {portal.Query} props */
-export function Rollouts({ query }) {
-  const [state, after] = [query.get("state") ?? "", query.get("after") ?? ""];
-  const rollouts = useResource(withQuery("/v1/rollouts", { state, after, limit: PAGE }));
-  return html`
-    <${Page} title="Rollouts" aside=${html`<${Verbs} kind="rollouts" />`}>
-      <form class="filters" onSubmit=${(event) => event.preventDefault()}>
-        <label>State <select value=${state} onChange=${(event) => setQuery({ state: event.target.value, after: "" })}>
-          <option value="">any</option>${Object.keys(STATES).map((name) => html`<option>${name}</option>`)}
-        </select></label>
-      </form>
-      ${loaded(rollouts, (list) => html`
-        ${list.length
-          ? html`
-              <table class="rows stacked">
-                <caption><span class="aside">Those in progress first, then the latest</span></caption>
-                <thead><tr><th>Rollout</th><th>Of</th><th>State</th><th>Progress</th><th class="number">Machines</th><th>Started</th><th>Ended</th></tr></thead>
-                <tbody>${list.map((rollout) => html`<${Row} key=${rollout.id} of=${rollout} />`)}</tbody>
-              </table>
-            `
-          : html`<${Empty}>${state || after ? "No rollout matches. Change the filter above." : "There is no rollout. Start one here, or with 'forewarn rollout start'."}<//>`}
-        <p class="pages">
-          ${after && html`<${Link} to=${withQuery("/rollouts", { state })}>First page<//>`}
-          ${rollouts.next && html`<${Link} to=${withQuery("/rollouts", { state, after: rollouts.next })} rel="next">Older<//>`}
-        </p>`)}
-    <//>
-  `;
-}
+export const Rollouts = ({ query }) => html`
+  <${List} title="Rollouts" path="/v1/rollouts" page="/rollouts" filters=${FILTERS} columns=${COLUMNS} query=${query} noun="rollout" aside=${html`<${Verbs} kind="rollouts" />`}
+    empty="There is no rollout. Start one here, or with 'forewarn rollout start'.">${(/** @type {api.Rollout[]} */ list, /** @type {string} */ caption, /** @type {portal.Children} */ head) => html`
+    <table class="rows stacked">
+      <caption>${caption} <span class="aside">Those in progress first, then the latest</span></caption>
+      ${head}
+      <tbody>${list.map((rollout) => html`<${Row} key=${rollout.id} of=${rollout} />`)}</tbody>
+    </table>`}<//>
+`;

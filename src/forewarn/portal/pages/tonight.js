@@ -5,7 +5,7 @@ import { useResource } from "../hooks.js";
 import { address, Link } from "../router.js";
 import { Badge, Empty, loaded, Page } from "../parts/basics.js";
 import { Filters, LABEL } from "../parts/filters.js";
-import { EventLink, GroupLink, RolloutLink, Several } from "../parts/links.js";
+import { EventLink, GroupLink, RolloutLink, Several, WindowsLink } from "../parts/links.js";
 import { LongTable } from "../parts/long-table.js";
 import { listed, plural, shortly } from "../parts/text.js";
 
@@ -79,22 +79,25 @@ const Axis = ({ line: { ticks } }) => html`<th class="strip"><svg aria-hidden="t
 // When windows are open, and blackouts: those that are written alike are one row.
 /** @param {{ of: api.Tonight, line: ReturnType<typeof lineOf> }} props */
 function Windows({ of, line }) {
-  /** @type {Map<string, { name: string, text: string, marks: Mark[] }>} */
+  /** @type {Map<string, { name: portal.Children, text: string, marks: Mark[] }>} */
   const rows = new Map();
   for (const item of of.open_or_closed) {
     const [kind, more] = [item.blackout ? "blackout" : "window", item.more_groups ?? 0];
-    const whom = item.name ? `${item.name} (${item.select || "all machines"})` : `group ${listed(item.groups ?? [], 3, (item.groups ?? []).length + more)}`;
-    const name = `${kind}: ${whom}`;
-    const row = rows.get(name + item.text) ?? { name, text: item.text, marks: [] };
+    const groups = item.groups ?? [];
+    const whom = item.name
+      ? html`<${WindowsLink}>${item.name}<//> (<${Link} to=${withQuery("/machines", { label: item.select })}>${item.select || "all machines"}<//>)`
+      : html`<${Several} of=${groups} as=${GroupLink} />${more > 0 && ` and ${more.toLocaleString("en")} more`}`;
+    const key = [kind, item.name, ...groups, item.text].join();
+    const row = rows.get(key) ?? { name: html`${kind}: ${whom}`, text: item.text, marks: [] };
     row.marks.push({ ...item, kind, title: `${item.text}: ${shortly(item.begins)} to ${shortly(item.ends)}` });
-    rows.set(name + item.text, row);
+    rows.set(key, row);
   }
   if (!rows.size) return null;
   return html`
     <details class="numbers" open=${rows.size <= FEW}>
       <summary>${plural(rows.size, "window or blackout", "windows and blackouts")}</summary>
       <${LongTable} head=${html`<th>For</th><${Axis} line=${line} /><th>As written</th>`} rows=${[...rows].map(([key, row]) => ({ ...row, key }))}
-        row=${(/** @type {{ name: string, text: string, marks: Mark[] }} */ row) => html`<td>${row.name}</td><td class="strip"><${Strip} marks=${row.marks} line=${line} /></td><td>${row.text}</td>`} />
+        row=${(/** @type {{ name: portal.Children, text: string, marks: Mark[] }} */ row) => html`<td>${row.name}</td><td class="strip"><${Strip} marks=${row.marks} line=${line} /></td><td>${row.text}</td>`} />
     </details>
   `;
 }

@@ -7,8 +7,11 @@ import { address } from "../router.js";
 import { Badge, When } from "./basics.js";
 import { Explained } from "./explanation.js";
 import { Actor, Cause, EventLink, GroupLink, HostLink, MachineLink, Several } from "./links.js";
+import { Head } from "./list.js";
 import { listed, plural } from "./text.js";
 
+/** @type {portal.Column[]} */
+export const EVENT_COLUMNS = [{ title: "Event" }, { title: "Machines" }, { title: "Group" }, { title: "State" }, { title: "When", order: "not_before" }, { title: "Why" }];
 /** @type {Record<string, string>} */
 export const STATES = { Scheduled: "scheduled", Started: "started" };
 
@@ -101,16 +104,14 @@ class Row extends Component {
 
 // `explained`: whether each row also says what the event waits for; `separate`: whether those that start together have a
 // row each.
-/** @param {{ events: api.Event[], caption: portal.Children, explained?: boolean, separate?: boolean, own?: Own }} props */
-export function EventTable({ events, caption, explained, separate, own }) {
+/** @param {{ events: api.Event[], caption: portal.Children, head?: portal.Children, explained?: boolean, separate?: boolean, own?: Own }} props */
+export function EventTable({ events, caption, head, explained, separate, own }) {
   const rows = separate ? events.map((event) => [event]) : maintenances(events);
   const shown = rows.slice(0, useGradually(rows.length));
   return html`
     <table class="rows stacked">
       <caption>${caption}</caption>
-      <thead>
-        <tr><th>Event</th><th>Machines</th><th>Group</th><th>State</th><th>When</th><th>Why</th>${explained && html`<th>What it waits for</th>`}</tr>
-      </thead>
+      ${head ?? html`<${Head} of=${[...EVENT_COLUMNS, ...(explained ? [{ title: "What it waits for" }] : [])]} />`}
       <tbody>
         ${shown.map((together) => together.length > 1
           ? html`<${Maintenance} key=${together[0].joint} events=${together} explained=${explained} own=${own} />`

@@ -10,7 +10,7 @@ export const LABEL = { name: "label", title: "Label", example: "tier=web" };
 function Filter({ of, query }) {
   const value = query.get(of.name) ?? "";
   /** @param {portal.Input} event */
-  const change = (event) => setQuery({ [of.name]: event.target.value.trim(), after: "", before: "" });
+  const change = (event) => setQuery({ [of.name]: event.target.value.trim(), after: "", before: "", ...(of.clears && { [of.clears]: "" }) });
   if (of.day) return html`<label>${of.title} <input type="date" value=${value} onChange=${change} /></label>`;
   if (!of.choices) return html`<${TextFilter} title=${of.title} value=${value} example=${of.example} onChange=${change} />`;
   return html`

@@ -1,6 +1,7 @@
 // Names that lead to their pages.
 import { html } from "../html.js";
 import { address, Link } from "../router.js";
+import { useSession } from "../session.js";
 
 /**
  * @param {string} kind
@@ -11,6 +12,10 @@ const to = (kind) => ({ name }) => (name ? html`<${Link} to=${address(kind, name
 export const MachineLink = to("machines");
 export const GroupLink = to("groups");
 export const HostLink = to("hosts");
+
+// To maintenance configurations, which only those may see who see all groups.
+/** @param {{ children?: portal.Children }} props */
+export const WindowsLink = ({ children }) => (useSession().limited ? children : html`<${Link} to="/maintenance">${children}<//>`);
 
 /** @param {{ id: string, children?: portal.Children }} props */
 export const EventLink = ({ id, children }) => html`<${Link} to=${address("events", id)} title=${id}>${children ?? html`<code>${id.slice(0, 8)}</code>`}<//>`;

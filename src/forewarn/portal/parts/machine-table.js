@@ -3,6 +3,10 @@ import { html } from "../html.js";
 import { Badge, When } from "./basics.js";
 import { stateOf } from "./event-table.js";
 import { EventLink, GroupLink, HostLink, MachineLink } from "./links.js";
+import { Head } from "./list.js";
+
+/** @type {portal.Column[]} */
+export const MACHINE_COLUMNS = [{ title: "Machine", order: "name" }, { title: "Group", order: "" }, { title: "Update domain" }, { title: "Host", order: "host" }, { title: "Last poll", order: "last_poll" }, { title: "Events", order: "events" }];
 
 /** @param {{ event: api.Event }} props */
 const Labelled = ({ event }) => html`
@@ -16,24 +20,19 @@ export const Coverage = ({ of }) =>
     : html`${of.coverage === "silent" ? "silent, last" : ""} <${When} instant=${of.last_poll} />`;
 
 // `events`: those that are known, by their ids. `without`: a column that would be the same in all rows.
-/** @param {{ machines: api.Machine[], events?: Record<string, api.Event>, caption: portal.Children, without?: "group" | "host" }} props */
-export const MachineTable = ({ machines, events = {}, caption, without }) => html`
+/** @param {{ machines: api.Machine[], events?: Record<string, api.Event>, caption: portal.Children, head?: portal.Children, without?: "Group" | "Host" }} props */
+export const MachineTable = ({ machines, events = {}, caption, head, without }) => html`
   <table class="rows stacked">
     <caption>${caption}</caption>
-    <thead>
-      <tr>
-        <th>Machine</th>${without !== "group" && html`<th>Group</th>`}<th>Update domain</th>
-        ${without !== "host" && html`<th>Host</th>`}<th>Last poll</th><th>Events</th>
-      </tr>
-    </thead>
+    ${head ?? html`<${Head} of=${MACHINE_COLUMNS.filter(({ title }) => title !== without)} />`}
     <tbody>
       ${machines.map(
         (machine) => html`
           <tr key=${machine.name}>
             <td><${MachineLink} name=${machine.name} />${machine.spot && html` <span class="quiet">spot</span>`}</td>
-            ${without !== "group" && html`<td><${GroupLink} name=${machine.group} /></td>`}
+            ${without !== "Group" && html`<td><${GroupLink} name=${machine.group} /></td>`}
             <td data-label="Domain">${machine.update_domain}</td>
-            ${without !== "host" && html`<td><${HostLink} name=${machine.host} /></td>`}
+            ${without !== "Host" && html`<td><${HostLink} name=${machine.host} /></td>`}
             <td data-label="Polled"><${Coverage} of=${machine} /></td>
             <td>
               ${machine.drift && html`<${Badge} kind="held">${machine.drift}<//>`}

@@ -5,9 +5,13 @@ import { withQuery } from "../api.js";
 import { Link } from "../router.js";
 import { Empty, loaded } from "./basics.js";
 import { Actor, Cause, EventLink, GroupLink, HostLink, MachineLink, RolloutLink, Several } from "./links.js";
+import { Head } from "./list.js";
 import { at, listed } from "./text.js";
 
 const LATEST = 15;
+
+/** @type {portal.Column[]} */
+export const RECORD_COLUMNS = [{ title: "When" }, { title: "What" }, { title: "About" }, { title: "By" }, { title: "Note" }];
 
 /** @param {api.HistoryRecord} record */
 const ofRollout = (record) => record.what.startsWith("rollout-");
@@ -33,11 +37,11 @@ const About = ({ of }) => html`
 `;
 
 // `about`: whether the records are about different things, so that each has to say about what.
-/** @param {{ of: api.HistoryRecord[], caption: portal.Children, about?: boolean }} props */
-export const Records = ({ of, caption, about = true }) => html`
+/** @param {{ of: api.HistoryRecord[], caption: portal.Children, head?: portal.Children, about?: boolean }} props */
+export const Records = ({ of, caption, head, about = true }) => html`
   <table class="rows records">
     <caption>${caption}</caption>
-    <thead><tr><th>When</th><th>What</th>${about && html`<th>About</th>`}<th>By</th><th>Note</th></tr></thead>
+    ${head ?? html`<${Head} of=${RECORD_COLUMNS.filter(({ title }) => about || title !== "About")} />`}
     <tbody>
       ${of.map(
         (record) => html`
