@@ -34,23 +34,29 @@ from forewarn import __version__
 
 HERE = Path(__file__).parent
 RESULTS, NOTES = HERE / "RESULTS.md", HERE / "NOTES.md"
-NICE = -10
-MACHINES, HOSTS = 100_000, 2_000
-ROUNDS, QUICK_ROUNDS = 3, 1
+NICE = -19
+SIZES = ((40_000, 2_000), (200_000, 10_000))  # machines and hosts
+ROUNDS, QUICK_ROUNDS = 2, 1
 EVENTS, SECONDS = 1_000, 10.0  # of a storm
 GUESTS = 50
 LOOK = 0.5  # seconds between two looks at the heap
 NOBODY = "no page"
-PAGES = {"Fleet": ("fleet", ".fleet-map path"), "Status": ("", "h1"), "Events": ("events", "h1")}
+# Where a page is, and what is there once it shows what one has come for.
+PAGES = {
+    "Status": ("", "tbody .badge"),
+    "Tonight": ("tonight", ".long tbody rect"),
+    "Fleet": ("fleet", ".fleet-map path"),
+    "Events": ("events", "tbody .badge"),
+}
+LIST = {"Machines, by their last poll": ("machines?order=last_poll", "tbody td")}
 DRAWN, MOVED, LONGEST, HEAP, WHEEL = 2_000.0, 300.0, 200.0, 150.0, 200.0  # ms, kB, ms, MB, kB
 
 
 @dataclass
 class Page:
-    """Of each load of the page of the fleet."""
+    """Of each load of a page, with as many events announced as a storm has."""
 
     drawn: list[float] = field(default_factory=list)  # milliseconds
-    plain: list[float] = field(default_factory=list)  # the same of the peer
     moved: list[float] = field(default_factory=list)  # kB
     requests: list[float] = field(default_factory=list)
     longest: list[float] = field(default_factory=list)  # milliseconds
@@ -75,47 +81,49 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.portal", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a minute, to see that it works")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"{ROUNDS} by default")
+    parser.add_argument("--only", type=int, default=0, help="one size: so many machines")
     parser.add_argument("--within", type=Path, default=Path("/var/tmp"), help="on a real disk")
     options = parser.parse_args()
     try:
-        _measure(
-            QUICK_ROUNDS if options.quick else options.rounds,
-            options.within,
-            keep=not options.quick,
-        )
+        sizes = [size for size in SIZES if options.only in (0, size[0])]
+        if options.quick:
+            _measure(sizes[:1], QUICK_ROUNDS, options.within, keep=False)
+        else:
+            _measure(sizes, options.rounds, options.within, keep=sizes == list(SIZES))
     except Failed as failure:
         sys.exit(f"bench: {failure}")
     except KeyboardInterrupt:
         sys.exit("bench: stopped")
 
 
-def _measure(rounds: int, within: Path, *, keep: bool) -> None:
+@dataclass
+class Measured:
+    """Of one size."""
+
+    machines: int
+    hosts: int
+    pages: dict[str, Page] = field(default_factory=lambda: {n: Page() for n in (*PAGES, *LIST)})
+    plain: list[float] = field(default_factory=list)  # of the peer of Fleet, milliseconds
+    storms: dict[str, Stormy] = field(
+        default_factory=lambda: {n: Stormy() for n in (NOBODY, *PAGES)}
+    )
+
+
+def _measure(sizes: Sequence[tuple[int, int]], rounds: int, within: Path, *, keep: bool) -> None:
     processes.prepare()
     with contextlib.suppress(PermissionError):
         os.nice(NICE)  # others may be at work here; what we start inherits it
     began = os.getloadavg()
-    page, storms = Page(), {name: Stormy() for name in (NOBODY, *PAGES)}
-    with (
-        tempfile.TemporaryDirectory(prefix="bench-portal-", dir=within) as scratch,
-        service(
-            "bench.portal.serving", MACHINES, HOSTS, scratch, log=Path(scratch, "log")
-        ) as measured,
-        browsing.browser() as browser,
-    ):
-        ready = measured.hear(Ready)
-        with plain.served(f"{ready.control}/v1/overview") as peer:
-            _load(Page(), browser, ready, peer)  # the first page of a browser takes it longer
-            for _ in range(rounds):
-                _load(page, browser, ready, peer)
-        for _ in range(rounds):
-            for name, storm in storms.items():
-                _storm(storm, name, measured, browser, ready)
+    all_sizes = [Measured(*size) for size in sizes]
+    with browsing.browser() as browser:
+        for size in all_sizes:
+            _measure_one(size, browser, rounds, within)
     text = "\n".join(
         [
             _heading(rounds, browser_version(), began),
-            f"## Targets\n\n{_judged(page, storms)}\n",
-            f"## The fleet as a page\n\n{_page(page)}\n",
-            f"## A storm of {EVENTS:,} commits in {SECONDS:g} s\n\n{_storms(storms)}\n",
+            f"## Targets\n\n{_judged(all_sizes)}\n",
+            f"## First sight, with {EVENTS:,} events announced\n\n{_pages(all_sizes)}\n",
+            f"## A storm of {EVENTS:,} commits in {SECONDS:g} s\n\n{_storms(all_sizes)}\n",
             f"## In the wheel\n\n{_in_the_wheel():.0f} kB.\n",
         ]
     )
@@ -124,17 +132,43 @@ def _measure(rounds: int, within: Path, *, keep: bool) -> None:
         RESULTS.write_text(f"{text}\n{NOTES.read_text()}")
 
 
-def _load(found: Page, browser: Browser, ready: Ready, peer: str) -> None:
-    path, seen = PAGES["Fleet"]
-    with opened(browser, f"{ready.control}/ui/{path}", seen) as page:
-        found.drawn.append(page.drawn)
-        page.page.wait_for_timeout(1_000)  # until nothing more is loaded
-        found.moved.append(page.bytes / 1e3)
-        found.requests.append(page.requests)
-        found.longest.append(page.longest)
-        found.heap.append(page.heap())
+def _measure_one(size: Measured, browser: Browser, rounds: int, within: Path) -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-portal-", dir=within) as scratch,
+        service(
+            "bench.portal.serving", size.machines, size.hosts, scratch, log=Path(scratch, "log")
+        ) as measured,
+    ):
+        ready = measured.hear(Ready)
+        measured.ask(Storm(EVENTS, 0), float)
+        with plain.served(f"{ready.control}/v1/overview") as peer:
+            _load(Measured(0, 0), browser, ready, peer)  # the first page of a browser takes longer
+            for _ in range(rounds):
+                _load(size, browser, ready, peer)
+        measured.ask(Storm(0, 0), float)
+        for _ in range(rounds):
+            for name, storm in size.storms.items():
+                _progress(f"{size.machines:,} machines: a storm with {name}")
+                _storm(storm, name, measured, browser, ready)
+
+
+def _progress(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+def _load(size: Measured, browser: Browser, ready: Ready, peer: str) -> None:
+    for name, (path, seen) in (PAGES | LIST).items():
+        found = size.pages[name]
+        _progress(f"{size.machines:,} machines: {name}")
+        with opened(browser, f"{ready.control}/ui/{path}", seen) as page:
+            found.drawn.append(page.drawn)
+            page.page.wait_for_timeout(1_000)  # until nothing more is loaded
+            found.moved.append(page.bytes / 1e3)
+            found.requests.append(page.requests)
+            found.longest.append(page.longest)
+            found.heap.append(page.heap())
     with opened(browser, peer, "tr:last-child") as page:
-        found.plain.append(page.drawn)
+        size.plain.append(page.drawn)
 
 
 def _storm(found: Stormy, name: str, measured: Service, browser: Browser, ready: Ready) -> None:
@@ -199,53 +233,68 @@ def _in_the_wheel() -> float:
     return len(packed.getvalue()) / 1e3
 
 
-def _judged(page: Page, storms: dict[str, Stormy]) -> str:
-    of_pages = [storms[name] for name in PAGES]
-    busiest = max(max(storm.busiest) for storm in of_pages)
-    heap = max(max(storm.heap) for storm in of_pages)
+def _judged(sizes: Sequence[Measured]) -> str:
+    pages = [page for size in sizes for page in size.pages.values()]
+    storms = [size.storms[name] for size in sizes for name in PAGES]
     rows = [
         (f"{what}, {unit}", f"at most {most:g}", f"{value:.0f}", "yes" if value <= most else "no")
         for what, unit, most, value in (
-            ("the page of the fleet is drawn", "ms", DRAWN, _median(page.drawn)),
-            ("all that moves for it", "kB", MOVED, max(page.moved)),
-            ("longest task of a page in a storm", "ms of the processor", LONGEST, busiest),
-            ("scripts' memory in a storm", "MB", HEAP, heap),
+            ("first sight of any page", "ms", DRAWN, max(_median(page.drawn) for page in pages)),
+            ("all that moves for it", "kB", MOVED, max(max(page.moved) for page in pages)),
+            (
+                *("longest task of a page in a storm", "ms", LONGEST),
+                max(_median(storm.longest) for storm in storms),
+            ),
+            (
+                *("scripts' memory in a storm", "MB", HEAP),
+                max(max(storm.heap) for storm in storms),
+            ),
             ("the portal in the wheel", "kB", WHEEL, _in_the_wheel()),
         )
     ]
     return table(("target", "wanted", "measured", "met"), rows)
 
 
-def _page(found: Page) -> str:
-    ratios = [one / other for one, other in zip(found.drawn, found.plain, strict=True)]
-    rows = [
-        ("drawn, ms", *_median_and_range(found.drawn)),
-        ("a plain table of the same rows, ms", *_median_and_range(found.plain)),
-        ("× plain table", f"{_median(ratios):.2f}", f"{min(ratios):.2f}–{max(ratios):.2f}"),
-        ("moved, kB", *_median_and_range(found.moved)),
-        ("requests", *_median_and_range(found.requests)),
-        ("longest task, ms", *_median_and_range(found.longest)),
-        ("scripts' memory, MB", *_median_and_range(found.heap)),
-    ]
-    return table(("what", "median", "from–to"), rows)
-
-
-def _storms(found: dict[str, Stormy]) -> str:
-    before = found[NOBODY].p99
+def _pages(sizes: Sequence[Measured]) -> str:
     rows = []
-    for name, storm in found.items():
-        ratios = [one / other for one, other in zip(storm.p99, before, strict=True)]
-        of_page = [storm.longest, storm.busiest, storm.heap, storm.moved, storm.requests]
+    for size in sizes:
+        for name, page in size.pages.items():
+            of_page = (page.moved, page.requests, page.longest, page.heap)
+            rows.append(
+                (
+                    *(f"{size.machines:,}", name, *_median_and_range(page.drawn)),
+                    *(f"{_median(values):,.0f}" for values in of_page),
+                )
+            )
         rows.append(
             (
-                *(name, f"{_median(storm.rate):.0f}"),
-                *(f"{_median(values):,.0f}" if values else "" for values in of_page),
-                *(f"{_median(storm.p50):.2f}", f"{_median(storm.p99):.1f}"),
-                *(f"{_median(ratios):.2f}", f"{min(ratios):.2f}–{max(ratios):.2f}"),
+                f"{size.machines:,}",
+                "a plain table of Fleet",
+                *_median_and_range(size.plain),
+                *[""] * 4,
             )
         )
-    head = ("open", "commits/s", "longest task, ms", "its CPU, ms", "memory, MB", "moved, kB")
-    tail = ("requests", "polls p50, ms", "p99, ms", f"p99 × {NOBODY}", "from–to")
+    head = ("machines", "page", "drawn, ms", "from–to", "moved, kB", "requests")
+    return table((*head, "longest task, ms", "memory, MB"), rows)
+
+
+def _storms(sizes: Sequence[Measured]) -> str:
+    rows = []
+    for size in sizes:
+        before = size.storms[NOBODY].p99
+        for name, storm in size.storms.items():
+            ratios = [one / other for one, other in zip(storm.p99, before, strict=True)]
+            of_page = [storm.longest, storm.busiest, storm.heap, storm.moved, storm.requests]
+            rows.append(
+                (
+                    *(f"{size.machines:,}", name, f"{_median(storm.rate):.0f}"),
+                    *(f"{_median(values):,.0f}" if values else "" for values in of_page),
+                    *(f"{_median(storm.p50):.2f}", f"{_median(storm.p99):.1f}"),
+                    *(f"{_median(ratios):.2f}", f"{min(ratios):.2f}–{max(ratios):.2f}"),
+                )
+            )
+    head = ("machines", "open", "commits/s", "longest task, ms", "its CPU, ms", "memory, MB")
+    tail = ("moved, kB", "requests", "polls p50, ms", "p99, ms", f"p99 × {NOBODY}", "from–to")
     return table((*head, *tail), rows)
 
 
@@ -271,7 +320,9 @@ def _heading(rounds: int, browser: str, began: tuple[float, float, float]) -> st
         *("", f"- machine: {tools.machine()}"),
         f"- versions: forewarn {__version__}, Python {platform.python_version()} ({python}),"
         f" {browser}",
-        f"- fleet: {MACHINES:,} machines on {HOSTS:,} hosts, in SQLite",
+        "- fleets: "
+        + ", ".join(f"{machines:,} machines on {hosts:,} hosts" for machines, hosts in SIZES)
+        + "; in SQLite",
         f"- service on core {processes.SERVER_CORE}; browser and guests on core"
         f" {processes.LOAD_CORE}; niceness {os.nice(0)}; load average, ours included: {load}",
         f"- rounds: {rounds}, interleaved; medians, and how far they spread",
