@@ -197,12 +197,19 @@ def _real(directory: Path, tls: Tls, ca: Path) -> Iterator[tuple[str, Callable[[
             stack.callback(process.kill)
         context = ssl.create_default_context(cafile=str(ca))
 
+        names = "/api/v1/namespaces"  # which it creates when it is ready
+
         def ready() -> bool:
             line = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=20)
             headers = {"Authorization": f"Bearer {ADMIN}"}
             try:
-                line.request("GET", "/readyz", headers=headers)
-                return line.getresponse().status == 200
+                for path in ("/readyz", f"{names}/default", f"{names}/kube-system"):
+                    line.request("GET", path, headers=headers)
+                    answer = line.getresponse()
+                    answer.read()
+                    if answer.status != 200:
+                        return False
+                return True
             except OSError:
                 return False
             finally:
