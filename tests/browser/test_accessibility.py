@@ -34,6 +34,14 @@ PAGES = (
     *("/hosts/host-a", "/groups/web", "/machines/web_0", "/rollouts", "/rollouts/{rollout}"),
     *("/hosts", "/groups", "/machines", "/maintenance"),
 )
+# Cells that are higher than they are wide: words below each other.
+RIBBONS = """[...document.querySelectorAll("main td:not(.space)")]
+  .filter(cell => cell.innerText.length > 12 && cell.offsetHeight > cell.offsetWidth)
+  .map(cell => cell.innerText)"""
+ON_TOP = """element => {
+  const { x, y, width, height } = element.getBoundingClientRect();
+  return element.contains(document.elementFromPoint(x + width - 1, y + height / 2));
+}"""
 EMPTY = ("/events?type=Preempt", "/fleet?label=none", "/history?what=finished", "/nowhere")
 DIALOGS = (
     ("/events/{event}", "Approve"),
@@ -224,14 +232,30 @@ def test_paper_has_whole_tables_in_black_on_white(
         assert printed == f'"{countdown.get_attribute("title")}"'  # not "in 5 min"
 
 
+@pytest.mark.parametrize("width", [768, 375])
 def test_a_small_screen_is_not_scrolled_sideways(
-    browser: Browser, service: Service, names: dict[str, str]
+    browser: Browser, service: Service, names: dict[str, str], width: int
 ) -> None:
-    with portal(browser, service, width=375) as page:
-        for path in PAGES:
+    with portal(browser, service, width=width) as page:
+        for path in (*PAGES, "/tonight", "/tonight?as=table"):
             go(page, path.format(**names))
             for summary in page.locator("main summary").all():
                 summary.click()
-            assert page.evaluate("document.documentElement.scrollWidth") <= 375, path
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+            assert page.evaluate(RIBBONS) == [], path
+            here = page.locator(".bar [aria-current=page]")
+            assert page.evaluate(ON_TOP, here.element_handle()), f"{path}: hidden in the header"
         page.get_by_role("button", name="Halt all…").click()
         expect(page.get_by_role("dialog")).to_be_in_viewport(ratio=1)
+
+
+def test_between_a_telephone_and_a_desk_no_heading_of_tonight_is_cut(
+    browser: Browser, service: Service
+) -> None:
+    with portal(browser, service, "/tonight", width=768) as page:
+        headings = page.get_by_role("table").last.locator("th:not(.strip)")
+        expect(headings).to_have_count(4)
+        cut = (
+            "all => all.filter(one => one.scrollWidth > one.clientWidth).map(one => one.innerText)"
+        )
+        assert headings.evaluate_all(cut) == []

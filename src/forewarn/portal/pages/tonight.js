@@ -7,7 +7,7 @@ import { Badge, Empty, loaded, Page } from "../parts/basics.js";
 import { Filters, LABEL } from "../parts/filters.js";
 import { EventLink, GroupLink, RolloutLink, Several, WindowsLink } from "../parts/links.js";
 import { LongTable } from "../parts/long-table.js";
-import { listed, plural, shortly } from "../parts/text.js";
+import { duration, listed, plural, shortly } from "../parts/text.js";
 
 const [HOUR, DAY, WEEK] = [3_600_000, 86_400_000, 168]; // milliseconds, and hours
 const [TICKS, LEAST] = [8, 0.5]; // labels of the line of time, and percent of it that a mark has at least
@@ -121,17 +121,17 @@ const Calendar = ({ of, line, title, to }) => html`
 
 /** @param {{ of: api.Tonight, title: string }} props */
 const Table = ({ of, title }) => html`
-  <${LongTable} head=${html`<th>Begins</th><th>Ends</th><th>What</th><th>State</th><th>${title}</th><th class="number">Machines</th><th>Not approved by</th><th>Never shown to</th>`}
+  <${LongTable} head=${html`<th>Begins</th><th>For</th><th>What</th><th>State</th><th>${title}</th><th class="number">Machines</th><th>Not approved by</th><th>Never shown to</th>`}
     rows=${of.disturbances.map((item, n) => ({ ...item, key: item.events?.[0] ?? `${item.rollout} ${n}` }))}
     row=${(/** @type {api.Disturbance} */ item) => html`
       <td>${shortly(item.begins)}</td>
-      <td>${shortly(item.ends ?? null)}</td>
-      <td>${item.events?.length ? html`<${EventLink} id=${item.events[0]}>${nameOf(item)}<//>` : html`<${RolloutLink} id=${item.rollout ?? ""}>${nameOf(item)}<//>`}</td>
+      <td>${item.ends && duration(Date.parse(item.ends) - Date.parse(item.begins))}</td>
+      <td class="cut" title=${about(item)}>${item.events?.length ? html`<${EventLink} id=${item.events[0]}>${nameOf(item)}<//>` : html`<${RolloutLink} id=${item.rollout ?? ""}>${nameOf(item)}<//>`}</td>
       <td><${Badge} kind=${KINDS[item.status]}>${item.status}<//></td>
-      <td>${listed(item.rows, 2)}</td>
+      <td class="cut">${listed(item.rows, 2)}</td>
       <td class="number">${item.machines.toLocaleString("en")}</td>
-      <td><${Several} of=${item.not_approved ?? []} most=${2} as=${GroupLink} /></td>
-      <td>${item.not_shown ? listed(item.not_shown_names ?? [], 2, item.not_shown) : ""}</td>
+      <td><${Several} of=${item.not_approved ?? []} most=${1} as=${GroupLink} /></td>
+      <td>${item.not_shown ? listed(item.not_shown_names ?? [], 1, item.not_shown) : ""}</td>
     `} />
 `;
 

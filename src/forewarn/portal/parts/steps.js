@@ -77,7 +77,7 @@ export const Lanes = ({ steps, waves, to }) =>
 
 /** @param {{ steps: api.Step[] }} props */
 export const StepTable = ({ steps }) => html`
-  <table class="rows">
+  <table class="rows stacked">
     <thead>
       <tr><th>Step</th><th>Wave</th><th>Lane</th><th>What</th><th>State</th><th>Machines</th><th>Events</th><th>NotBefore</th><th>Started</th><th>Ended</th></tr>
     </thead>
@@ -85,16 +85,16 @@ export const StepTable = ({ steps }) => html`
       ${steps.map(
         (step) => html`
           <tr key=${step.number}>
-            <td>${step.number}</td>
-            <td>${step.wave}</td>
+            <td data-label="Step">${step.number}</td>
+            <td data-label="of wave">${step.wave}</td>
             <td>${step.host ? html`<${HostLink} name=${step.host} />` : html`<${GroupLink} name=${step.lane} />`}</td>
             <td>${stepName(step)}</td>
             <td>${stateOf(step)}</td>
             <td><${Several} of=${step.machines} as=${MachineLink} /></td>
             <td><${Several} of=${step.events} as=${EventLink} /></td>
-            <td>${at(step.not_before)}</td>
-            <td>${at(step.started_at)}</td>
-            <td>${at(step.ended_at)}</td>
+            <td data-label="NotBefore">${step.not_before && html`<time>${at(step.not_before)}</time>`}</td>
+            <td data-label="started">${step.started_at && html`<time>${at(step.started_at)}</time>`}</td>
+            <td data-label="ended">${step.ended_at && html`<time>${at(step.ended_at)}</time>`}</td>
           </tr>
         `,
       )}
