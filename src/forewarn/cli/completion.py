@@ -268,11 +268,17 @@ NAMED: Mapping[str, Complete | CompleteWord] = {
     "host_label": host_labels,
     "rollout": rollouts,
     "select": machine_labels,
-    "order": one_of("raised_at", "not_before"),
     "coverage": one_of("listening", "silent", "never-polled", "never-approves"),
     "state": rollout_states,
 }
-# Likewise, with the name of its enumeration.
+# Of `order`, by the path of the list.
+ORDERS: Mapping[str, Sequence[str]] = {
+    "/v1/events": ("raised_at", "not_before"),
+    "/v1/groups": ("name", "machines", "events", "silent"),
+    "/v1/hosts": ("name", "health", "machines", "events"),
+    "/v1/machines": ("group", "name", "host", "events", "last_poll"),
+}
+# By the name of an option, with the name of its enumeration.
 ENUMERATED = {
     "type": "EventType",
     "status": "Status",
@@ -284,6 +290,8 @@ ENUMERATED = {
 
 def of_option(path: str, name: str, values: Sequence[str] | None) -> Complete | CompleteWord | None:
     """Return what completes an option of an operation, which has one of these values, if any."""
+    if name == "order":
+        values = ORDERS[path]
     values = values or values_of(ENUMERATED.get(name, ""))
     if values is not None:
         return one_of(*values)

@@ -15,7 +15,7 @@ from helpers.paths import ROOT
 from helpers.waiting import LIMIT
 
 FILES = (
-    *("src", "tools", "docs/*.md", "examples", "deploy", "packaging", "requirements"),
+    *("src", "tools", "docs/*.md", "examples", "deploy", "packages", "packaging", "requirements"),
     *("pyproject.toml", "CHANGELOG.md", "LICENSE", "README.md", ".gitignore"),
 )
 ENTRY = "### Added\n\n- Something new."

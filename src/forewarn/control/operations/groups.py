@@ -17,6 +17,7 @@ LIST_GROUPS = Operation(
         "label": "Only groups of machines with these labels, e.g. tier=web,!canary.",
         "kind": "Only groups of this kind.",
         "enabled/disabled": "Only enabled groups.",
+        "order": "Order: name (default), machines, events, or silent (most first).",
     },
     help="List all groups, and whether Scheduled Events are enabled for them.",
 )

@@ -16,6 +16,7 @@ LIST_HOSTS = Operation(
     filters={
         "label": "Only hosts with these labels, e.g. rack=1,!old.",
         "health": "Only hosts with this health.",
+        "order": "Order: name (default), health (worst first), machines or events (most first).",
     },
     help="List all hosts with their health and number of machines.",
 )

@@ -30,6 +30,10 @@ LIST_MACHINES = Operation(
         "host": "Only machines on this host.",
         "health": "Only machines on hosts with this health.",
         "gone/present": "Only machines that no longer exist.",
+        "order": (
+            "Order: group (default), name, host, events (most first) or last_poll (longest ago"
+            " first)."
+        ),
         "not_back/back": (
             "Only machines that have not polled since an event was carried out on them."
         ),
