@@ -105,6 +105,16 @@ def test_what_a_rollout_is_still_to_announce_is_planned(service: Service) -> Non
     assert (of_group["steps"], of_group["machines"], of_group["wave"]) == (2, 2, 1)
 
 
+@pytest.mark.parametrize("by", ["host", "group"])
+def test_steps_of_a_rollout_after_the_time_are_not_counted(service: Service, by: str) -> None:
+    request = {"type": "Reboot", "groups": ["web"], "notice": 1800, "bake": 10_800}
+    assert ask(service, "POST", "/v1/rollouts", request).status == 201
+    answer = tonight(service, f"by={by}")  # the third step is one of the next night
+    assert [item.get("steps", 0) for item in answer["disturbances"]] == [0, 1]
+    assert (answer["machines"], answer["hosts"]) == (2, 2)
+    assert tonight(service, f"by={by}&hours=48")["machines"] == 3
+
+
 def test_only_what_is_in_the_time_is_shown(service: Service) -> None:
     event = service.schedule("Reboot", "web_0", duration=600)
     assert by_row(tonight(service, "hours=10")) == {}

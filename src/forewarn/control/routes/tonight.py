@@ -88,12 +88,17 @@ async def get_tonight(
             if decides
             else None,
         )
+        period = Period(begins, begins + hours * HOUR)
         planned = [
             steps
             for rollout, steps_of in remaining
-            for steps in outlook(rollout, steps_of, row_of.__contains__, row_of.__getitem__)
+            for steps in outlook(
+                rollout,
+                (each for each in steps_of if period.has(each.not_before, each.ends_at)),
+                row_of.__contains__,
+                row_of.__getitem__,
+            )
         ]
-        period = Period(begins, begins + hours * HOUR)
         return tonight(events, planned, configurations, fleet, period, now, labels)
 
     return await encode_in_thread(build)
