@@ -306,9 +306,14 @@ def _not_warned(machines: Sequence[str], active: Mapping[str, Event]) -> Hold:
 def _not_agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: World) -> Hold:
     first = next(iter(active.values()))
     unapproved = [n for n, e in active.items() if groups[n].enabled and e.approved is None]
-    missing = (
-        f"group {listing(unapproved)}" if unapproved else "its groups, none of which is enabled"
+    missing, whose = (
+        f"group {listing(unapproved)}",
+        f"that has not approved ({listing(unapproved)})",
     )
+    if len(unapproved) == len(active) > 1:  # named already
+        missing, whose = "any of them", "of the host"
+    elif not unapproved:
+        missing = "its groups, none of which is enabled"
     return Hold(
         kind=HoldKind.JOINT,
         message=f"its host is maintained once, for {listing(list(active))} together;"
@@ -316,8 +321,7 @@ def _not_agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: W
         since=first.raised_at,
         until=notice_over_at(first, now),
         waits_for=tuple(active[name].id for name in unapproved),
-        unblocked_by=f"a machine of each group that has not approved ({listing(unapproved)}),"
-        " or an operator, by approving"
+        unblocked_by=f"a machine of each group {whose}, or an operator, by approving"
         if unapproved
         else "an operator, by approving one of them",
     )

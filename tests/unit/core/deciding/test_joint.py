@@ -244,6 +244,19 @@ def test_a_hold_that_several_groups_have_is_named_once() -> None:
     assert held.message.endswith(" (group a, b)")
 
 
+def test_groups_that_all_have_not_approved_are_named_once() -> None:
+    fleet = Fleet()
+    fleet.enable("a", "b")
+    joint = fleet.maintain({"a": 0, "b": 0})
+    (held,) = holds(fleet.groups, joint, fleet.now)
+    assert held.message.count("a, b") == 1
+    assert held.message.endswith("not yet approved by any of them")
+    fleet.approve(joint, "a")
+    (held,) = holds(fleet.groups, joint, fleet.now)
+    assert held.message.endswith("not yet approved by group b")
+    assert "has not approved (b)" in held.unblocked_by
+
+
 @pytest.mark.parametrize("arrives", [True, False])
 def test_a_machine_that_comes_to_the_host_in_the_same_commit_holds_its_maintenance(
     arrives: bool,
