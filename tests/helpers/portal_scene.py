@@ -222,3 +222,94 @@ def portal_scene() -> Iterator[Scene]:
         Service(FLEET, sockets=True, new_id=_ids()) as service,
     ):
         yield Scene(service)
+
+
+ROWS, RACKS_IN_ROW, HOSTS_IN_RACK = 20, 10, 10
+IN_ROW = RACKS_IN_ROW * HOSTS_IN_RACK
+GROUPS, IN_GROUP = 400, 100
+TEAMS = ("shop", "search", "media", "data")
+
+
+def _large_fleet() -> dict[str, Any]:
+    """Return 2,000 hosts in 20 rows, with 20 machines each: a group has five in every row, which
+    are one update domain."""
+    names = [
+        (f"r{row:02}", f"r{row:02}-{rack:02}", f"r{row:02}-{rack:02}-{host:02}")
+        for row in range(1, ROWS + 1)
+        for rack in range(1, RACKS_IN_ROW + 1)
+        for host in range(1, HOSTS_IN_RACK + 1)
+    ]
+    groups = []
+    for number in range(GROUPS):
+        team = TEAMS[number % len(TEAMS)]
+        on = [(number + n * ROWS) % len(names) for n in range(IN_GROUP)]
+        machines = [
+            {
+                "name": f"{team}-{number:03}_{n}",
+                "host": names[host][2],
+                "update_domain": host // IN_ROW,
+            }
+            for n, host in enumerate(on)
+        ]
+        group = {"name": f"{team}-{number:03}", "kind": "scale-set", "labels": {"team": team}}
+        groups.append({**group, "machines": machines})
+    return {
+        "hosts": [
+            {"name": name, "labels": {"row": row, "rack": rack}} for row, rack, name in names
+        ],
+        "maintenance": [
+            {"name": "nights", "select": "team=data", "windows": ["22:00-04:00 Europe/Berlin"]},
+            {"name": "release", "select": "team=shop", "blackouts": ["2027-01-22 to 2027-01-25"]},
+        ],
+        "groups": groups,
+    }
+
+
+class LargeScene:
+    """A fleet of 40,000 machines on 2,000 hosts, with 2,000 events: a row is rebooted tonight."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.maria = api_with_token(service, "maria", Role.ADMIN)
+        for number, machine in enumerate(service.machines):
+            if number % 997:  # some do not ask
+                service.document(machine)
+        for number in range(IN_ROW):
+            rack, host = divmod(number, HOSTS_IN_RACK)
+            _post(
+                self.maria,
+                f"/v1/hosts/r07-{rack + 1:02}-{host + 1:02}/maintain",
+                mode="reboot",
+                notice=3_600 * (rack + 1) + 60 * host,
+                description="BIOS update",
+                ticket="CHG-1051",
+            )
+        _post(
+            self.maria,
+            "/v1/rollouts",
+            type="Reboot",
+            host_labels=["row=r12"],
+            notice=7_200,
+            at_once=5,
+            bake=600,
+            description="Kernel 6.12.57",
+            ticket="CHG-1044",
+        )
+        _post(self.maria, "/v1/hosts/r03-04-05/degrade", note="Failing fan")
+        _post(self.maria, "/v1/hosts/r15-02-09/fail", note="Power supply")
+        _post(self.maria, "/v1/hosts/r18-10-01/cordon", note="Waits for a new disk")
+        for number, machine in enumerate(service.machines):
+            if machine.host.startswith("r07") and number % 3:
+                service.document(machine)
+        service.clock.advance("50m")
+
+
+@contextmanager
+def large_scene() -> Iterator[LargeScene]:
+    with (
+        patch("socket.gethostname", return_value="control-1"),
+        Service(sockets=True, new_id=_ids()) as service,
+    ):
+        api = Api(service.control_url)
+        assert api.call("PUT", "/v1/fleet", _large_fleet()).status == 200
+        yield LargeScene(service)

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, StorageState, expect, sync_playwr
 
 from helpers.browser import ARGUMENTS, CHROMIUM, settled
 from helpers.paths import ROOT
-from helpers.portal_scene import Scene, portal_scene
+from helpers.portal_scene import LargeScene, Scene, large_scene, portal_scene
 
 PICTURES = ROOT / "docs" / "images" / "portal"
 WIDE, NARROW = 1080, 375
@@ -107,7 +107,19 @@ def pictures(scene: Scene) -> list[Picture]:
     ]
 
 
-def take(browser: Browser, scene: Scene, picture: Picture, session: StorageState) -> bytes:
+def large_pictures() -> list[Picture]:
+    """Return those of a large fleet."""
+    return [
+        Picture("large-status", "/"),
+        Picture("large-status-narrow", "/", 640, NARROW),
+        Picture("large-tonight", "/tonight?sums=row"),
+        Picture("large-fleet", "/fleet?sums=row"),
+    ]
+
+
+def take(
+    browser: Browser, scene: Scene | LargeScene, picture: Picture, session: StorageState
+) -> bytes:
     """Return a picture as a PNG."""
     context = browser.new_context(
         base_url=scene.service.control_url,
@@ -208,7 +220,7 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
     return size + kind + content + check
 
 
-def log_in(browser: Browser, scene: Scene) -> StorageState:
+def log_in(browser: Browser, scene: Scene | LargeScene) -> StorageState:
     with browser.new_context(base_url=scene.service.control_url) as context:
         page = context.new_page()
         page.goto("/ui/")
@@ -225,19 +237,32 @@ def write(target: str = "", *names: str) -> None:
     directory = Path(target) if target else PICTURES
     directory.mkdir(parents=True, exist_ok=True)
     with (
-        portal_scene() as scene,
         sync_playwright() as playwright,
         playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS)) as browser,
     ):
-        session = log_in(browser, scene)
         blank = browser.new_page()
         blank.evaluate(DECODED)
-        for picture in pictures(scene):
-            if not names or picture.name in names:
-                file = directory / f"{picture.name}.png"
-                taken = smaller(take(browser, scene, picture, session), blank)
-                if not file.exists() or not alike(file.read_bytes(), taken, blank):
-                    file.write_bytes(taken)
+        with portal_scene() as scene:
+            _write(browser, scene, pictures(scene), blank, directory, names)
+        with large_scene() as large:
+            _write(browser, large, large_pictures(), blank, directory, names)
+
+
+def _write(
+    browser: Browser,
+    scene: Scene | LargeScene,
+    wanted: list[Picture],
+    blank: Page,
+    directory: Path,
+    names: tuple[str, ...],
+) -> None:
+    session = log_in(browser, scene)
+    for picture in wanted:
+        if not names or picture.name in names:
+            file = directory / f"{picture.name}.png"
+            taken = smaller(take(browser, scene, picture, session), blank)
+            if not file.exists() or not alike(file.read_bytes(), taken, blank):
+                file.write_bytes(taken)
 
 
 if __name__ == "__main__":
