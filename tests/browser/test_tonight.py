@@ -94,3 +94,5 @@ def test_a_tenant_sees_tonight_what_is_its_own(browser: Browser, service: Servic
         expect(row).to_contain_text("not before Fri, Jan 15 21:00 UTC")
         expect(row.locator(".reason")).to_contain_text("notice has not passed")
         expect(row.get_by_role("button", name="Approve…")).to_be_visible()
+        expect(row.get_by_role("button", name="Postpone…")).to_have_count(0)  # by the policy
+        expect(page.get_by_role("region", name="Virtual clock")).not_to_contain_text("nothing")

@@ -74,7 +74,7 @@ function Portal({ session: first, onEnded }) {
   useEffect(() => {
     if (shown.current !== address.path) content.current.focus({ preventScroll: true }); // and not on a link that is gone
     shown.current = address.path;
-    document.querySelector(".bar a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+    document.querySelector(".bar a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }, [address.path]);
   const { data: session = first } = useResource("/v1/session"); // roles, limits and control nodes change
   useEffect(() => {

@@ -65,11 +65,17 @@ function Problems({ status }) {
 }
 
 // For the owners of machines: when it is, and what they can do.
+/** @param {{ event: api.Event }} props */
+function Own({ event }) {
+  const { data } = useResource(`/v1/events/${encodeURIComponent(event.id)}/explain`);
+  return html`
+    ${event.status === "Scheduled" && html`<small>not before ${shortly(event.not_before)}</small>`}
+    ${data && html`<${Verbs} kind="event" of=${event} more=${data} />`}
+  `;
+}
+
 /** @param {api.Event} event */
-const own = (event) => html`
-  <small>${event.status === "Scheduled" && `not before ${shortly(event.not_before)}`}</small>
-  <${Verbs} kind="event" of=${event} />
-`;
+const own = (event) => html`<${Own} event=${event} />`;
 
 // The first few. `count`: of all events of this kind.
 /** @param {{ events: portal.Read<api.Event[]>, caption: string, count: number, all: string }} props */

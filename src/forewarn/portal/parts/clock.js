@@ -53,7 +53,7 @@ function useVirtualClock() {
 }
 
 export function Clock() {
-  const { operations } = useSession();
+  const { operations, limited } = useSession();
   const { clock, change, problem } = useVirtualClock();
   const [speed, setSpeed] = useState(60);
   const [busy, setBusy] = useState(false);
@@ -72,7 +72,7 @@ export function Clock() {
     <section class="clock" aria-label="Virtual clock">
       <span class="quiet">Virtual clock</span>
       <time datetime=${clock.now}>${at(clock.now)}</time>
-      <span class="quiet">${clock.next_due ? html`next due <${When} instant=${clock.next_due} />` : "nothing is due"}</span>
+      <span class="quiet">${clock.next_due ? html`next due <${When} instant=${clock.next_due} />` : !limited && "nothing is due"}</span>
       ${operations.includes("advanceClock") && html`
         <span class="moves" role="group" aria-label="Advance">
           <button disabled=${busy} onClick=${move("advance", { by: 60 })}>+1 min</button>
