@@ -69,7 +69,7 @@ def test_a_domain_that_was_defined_is_added(hosts: Hosts, name: str) -> None:
 
 def test_a_domain_that_is_described_as_on_the_page_is_added(hosts: Hosts) -> None:
     """docs/operate/libvirt.md, whose line is run as it is there."""
-    [line] = re.findall(r"^virsh metadata .*?/>\"$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    [line] = re.findall(r'(?ms)^virsh metadata web-0 .*?/>"$', PAGE.read_text())
     hosts.define("web-0", "h1")
     uri = {"LIBVIRT_DEFAULT_URI": hosts.hosts["h1"].uri}
     hosts.hosts["h1"].namespace.run(["sh", "-c", line], env=uri, timeout=LIMIT)

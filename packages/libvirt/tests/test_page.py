@@ -123,8 +123,7 @@ def test_the_page_leads_from_two_hosts_to_a_rollout(hosts: Hosts, tmp_path: Path
 
     control.run(block("sh rollout"))
     until(lambda: states(hosts) == {"done"}, "the end of the rollout")
-    boots = [guest.boots() for guest in guests]
-    assert [len(of) for of in boots] == [2, 2]
+    until(lambda: [len(guest.boots()) for guest in guests] == [2, 2], "the second boot of both")
     assert [hosts.where(guest.name) for guest in guests] == [["h1"], ["h2"]]
 
     # Never two update domains at a time: a document shows all events of the group.
