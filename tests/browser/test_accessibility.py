@@ -212,7 +212,7 @@ def test_the_picture_of_the_fleet_is_also_a_table_with_links(
         expect(page.get_by_role("heading", name="Group web")).to_be_visible()
 
 
-def test_paper_has_whole_tables_in_black_on_white(
+def test_a_printed_page_has_whole_tables_in_black_on_white(
     browser: Browser, service: Service, names: dict[str, str]
 ) -> None:
     with portal(browser, service, color_scheme="dark") as page:
@@ -249,7 +249,7 @@ def test_a_small_screen_is_not_scrolled_sideways(
         expect(page.get_by_role("dialog")).to_be_in_viewport(ratio=1)
 
 
-def test_between_a_telephone_and_a_desk_no_heading_of_tonight_is_cut(
+def test_no_heading_of_tonight_is_cut_on_screens_between_phone_and_desktop(
     browser: Browser, service: Service
 ) -> None:
     with portal(browser, service, "/tonight", width=768) as page:

@@ -178,7 +178,7 @@ def test_hostile_values_are_shown_as_text_on_every_page(
                 assert MARKUP[0] in text
 
 
-def test_hostile_addresses_lead_nowhere_else(
+def test_hostile_addresses_lead_to_no_other_site(
     browser: Browser, service: Service, names: dict[str, str]
 ) -> None:
     del names
@@ -227,7 +227,7 @@ MISDEEDS = (
 )
 
 
-def test_every_misdeed_of_a_page_would_be_noticed(browser: Browser, service: Service) -> None:
+def test_every_forbidden_action_of_a_page_is_noticed(browser: Browser, service: Service) -> None:
     def misbehave() -> None:
         with portal(browser, service, "/nowhere") as page:
             for event, script, _ in MISDEEDS:

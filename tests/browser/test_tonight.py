@@ -71,7 +71,7 @@ def test_what_happens_tonight_is_one_click_away(browser: Browser, service: Servi
         expect(page.get_by_text("Wed, Jan 20 00:00 GMT+1 (2027-01-19 23:00 UTC)")).to_be_visible()
 
 
-def test_on_paper_there_are_all_rows(browser: Browser, service: Service) -> None:
+def test_a_printed_page_has_all_rows(browser: Browser, service: Service) -> None:
     with portal(browser, service, "/tonight?by=group") as page:
         page.emulate_media(media="print")
         calendar = page.get_by_role("table").last

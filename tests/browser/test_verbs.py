@@ -192,7 +192,7 @@ def touch_group(api: Api, name: str) -> None:
     change(api, f"/v1/groups/{name}/policy", {"user_event_limit": next(numbers)})
 
 
-def test_verbs_of_events(browser: Browser, service: Service, api: Api) -> None:
+def test_every_verb_of_events_works(browser: Browser, service: Service, api: Api) -> None:
     event = service.schedule("Reboot", "web_0")
     path = f"/v1/events/{event.id}"
     touch = partial(touch_event, api, event.id, "web_1", cycle([True, False]))
@@ -253,7 +253,7 @@ def test_verbs_of_events(browser: Browser, service: Service, api: Api) -> None:
         expect(page.locator(".tasks")).to_contain_text("Finish Reboot of web_0 done")
 
 
-def test_verbs_of_events_that_are_held(browser: Browser, service: Service, api: Api) -> None:
+def test_every_verb_of_held_events_works(browser: Browser, service: Service, api: Api) -> None:
     failed = service.schedule("Reboot", "web_1", description="fails")
     service.approve("web_1", failed)
     touch = partial(touch_event, api, failed.id, "web_0", cycle([True, False]))
@@ -315,7 +315,7 @@ def test_verbs_of_events_that_are_held(browser: Browser, service: Service, api: 
         )
 
 
-def test_verbs_of_machines(browser: Browser, service: Service, api: Api) -> None:
+def test_every_verb_of_machines_works(browser: Browser, service: Service, api: Api) -> None:
     service.document("shop_1")
     path, touch = "/v1/machines/shop_0", partial(touch_machine, api, "shop_0")
     with portal(browser, service, "/machines/shop_0", refused=(400, 404, 409, 412)) as page:
@@ -418,7 +418,7 @@ def test_verbs_of_machines(browser: Browser, service: Service, api: Api) -> None
         )
 
 
-def test_verbs_of_hosts(browser: Browser, service: Service, api: Api) -> None:
+def test_every_verb_of_hosts_works(browser: Browser, service: Service, api: Api) -> None:
     path, touch = "/v1/hosts/b1", partial(touch_host, api, "b1")
     whom = ("1 machinesql-0", "1 groupsql", "1 hostb1")
     with portal(browser, service, "/hosts/b1", refused=(400, 409, 412)) as page:
@@ -538,7 +538,7 @@ def test_verbs_of_hosts(browser: Browser, service: Service, api: Api) -> None:
         )
 
 
-def test_verbs_of_groups(browser: Browser, service: Service, api: Api) -> None:
+def test_every_verb_of_groups_works(browser: Browser, service: Service, api: Api) -> None:
     service.document("jobs_1")
     path, touch = "/v1/groups/jobs", partial(touch_group, api, "jobs")
     with portal(browser, service, "/groups/jobs", refused=(400, 404, 409, 412)) as page:
@@ -638,7 +638,7 @@ def test_verbs_of_groups(browser: Browser, service: Service, api: Api) -> None:
         expect(dialog.get_by_label("Groups", exact=True)).to_have_value("jobs")
 
 
-def test_verbs_of_the_fleet(browser: Browser, service: Service, api: Api) -> None:
+def test_every_verb_of_the_fleet_works(browser: Browser, service: Service, api: Api) -> None:
     with portal(browser, service, "/fleet", refused=(400, 404, 409)) as page:
         dialog = ask(page, "Halt a part")
         enter(dialog, {"Halt this part of the fleet": True})
@@ -692,7 +692,7 @@ def test_verbs_of_the_fleet(browser: Browser, service: Service, api: Api) -> Non
         expect(page.locator(".tasks")).to_contain_text("3 earlier")
 
 
-def test_verbs_of_maintenance_configurations(browser: Browser, service: Service) -> None:
+def test_every_verb_of_maintenance_configurations_works(browser: Browser, service: Service) -> None:
     path = "/v1/maintenance/nights"
     with portal(browser, service, "/maintenance", refused=(400,)) as page:
         expect(page.get_by_text("There is no maintenance configuration")).to_be_visible()
@@ -736,7 +736,7 @@ def test_verbs_of_maintenance_configurations(browser: Browser, service: Service)
         expect(page.get_by_text("There is no maintenance configuration")).to_be_visible()
 
 
-def test_verbs_of_rollouts(browser: Browser, service: Service, api: Api) -> None:
+def test_every_verb_of_rollouts_works(browser: Browser, service: Service, api: Api) -> None:
     lanes = iter(("r6", "r5", "r4", "r3"))
     with portal(browser, service, "/rollouts", refused=(400, 404, 409, 412)) as page:
         use(

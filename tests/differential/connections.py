@@ -27,7 +27,7 @@ REQUEST_ID = re.compile(
 
 
 @dataclass(frozen=True)
-class Heard:
+class Received:
     """What came back: after each segment, and after nothing more was said."""
 
     response: tuple[bytes, ...]
@@ -109,16 +109,16 @@ class Lines:
             await guard.pause(LEISURE)
             patience -= not sum(line.look() for line in self.lines)
 
-    def heard(self) -> tuple[Heard, Heard]:
+    def received(self) -> tuple[Received, Received]:
         front, plain = (
-            Heard(tuple(line.response), closed, line.closed)
+            Received(tuple(line.response), closed, line.closed)
             for line, closed in zip(self.lines, self._closed, strict=True)
         )
         return front, plain
 
     def agree(self) -> list[bytes]:
-        """Both have heard the same so far, which is returned, and are still connected or not."""
-        front, plain = map(same, self.heard())
+        """Both have received the same so far, which is returned, and are still connected or not."""
+        front, plain = map(same, self.received())
         assert front == plain, "\n".join(["front:", *shown(front), "plain:", *shown(plain)])
         return [*front.response, *([b"closed"] if front.ended else [])]
 
@@ -152,17 +152,25 @@ def connected(place: str, port: int, source: str | None, room: int) -> socket.so
     return made
 
 
-def same(heard: Heard) -> Heard:
+def same(received: Received) -> Received:
     """As it is, but for the ids of the requests."""
-    return Heard(
-        tuple(REQUEST_ID.sub(b"fresh", part) for part in heard.response), heard.closed, heard.ended
+    return Received(
+        tuple(REQUEST_ID.sub(b"fresh", part) for part in received.response),
+        received.closed,
+        received.ended,
     )
 
 
-def shown(heard: Heard) -> list[str]:
+def shown(received: Received) -> list[str]:
     lines = []
-    for at, part in enumerate(same(heard).response):
+    for at, part in enumerate(same(received).response):
         text = repr(part)[2:-1].replace("\\r\\n", "\\r\\n\n      ")
         lines.append(f"  {at}: {text}")
-    how = "hung up by itself" if heard.closed else "hung up" if heard.ended else "DID NOT hang up"
+    how = (
+        "hung up by itself"
+        if received.closed
+        else "hung up"
+        if received.ended
+        else "DID NOT hang up"
+    )
     return [*lines, f"  and {how}"]

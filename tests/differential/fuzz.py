@@ -54,7 +54,7 @@ class Fuzzer:
             self.coverage.forget(self.coverage.lines - lines)
             return {case: news for one in cases for case, news in self.put([one]).items()}
         found: dict[Case, str] = {}
-        for case, (front, _) in zip(cases, self.pair.heard, strict=True):
+        for case, (front, _) in zip(cases, self.pair.received, strict=True):
             if kinds := signature(front) - self.signatures:
                 self.signatures |= kinds
                 found[case] = "answers that did not follow on each other before"
@@ -159,7 +159,7 @@ def _small(found: Found | Broke) -> Case:
 
 
 def _failure(case: Case) -> Found | Broke | None:
-    """What is wrong with the answers to this alone, on nodes that have heard nothing else."""
+    """What is wrong with the answers to this alone, on nodes that have received nothing else."""
     with Pair(busy) as pair:
         try:
             Fuzzer(pair, KEPT, random.Random(0)).put([case])

@@ -15,7 +15,7 @@ from typing import Any
 import forewarn
 from differential.case import Case
 from differential.cases import APPROVAL, LAST, PATH, POLL, TAG, chunked, head, post
-from differential.connections import Heard
+from differential.connections import Received
 from differential.histories import AWAKE
 
 LARGEST = 6_000  # bytes of a case that is made here
@@ -102,14 +102,14 @@ class Coverage:
         return self._traced
 
 
-def signature(heard: Heard) -> set[tuple[object, ...]]:
+def signature(received: Received) -> set[tuple[object, ...]]:
     """What kind of answers these are: which follows on which, and what on the last."""
     kinds: set[tuple[object, ...]] = set()
     before = b""
-    for status, lines in _STATUS.findall(heard.whole):
+    for status, lines in _STATUS.findall(received.whole):
         kinds.add((before, status, *_NAME.findall(lines)))
         before = status
-    return kinds | {(before, heard.closed)}
+    return kinds | {(before, received.closed)}
 
 
 def mutated(case: Case, pool: Sequence[Case], dice: random.Random) -> Case:

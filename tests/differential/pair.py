@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import uvloop
 
 from differential.case import Case
-from differential.connections import REQUEST_ID, Heard, Lines, connected, same, settle, shown
+from differential.connections import REQUEST_ID, Lines, Received, connected, same, settle, shown
 from differential.histories import FLEET, START, busy, ids
 from forewarn.core import Durations
 from forewarn.metadata.endpoint.callers import Identity
@@ -39,8 +39,8 @@ Prepare = Callable[[Node], Awaitable[None]]
 @dataclass(frozen=True)
 class Difference:
     case: Case
-    front: Heard
-    plain: Heard
+    front: Received
+    plain: Received
 
     def __str__(self) -> str:
         lines = [str(self.case), "with a front:", *shown(self.front)]
@@ -73,7 +73,7 @@ class Pair:
         self._thread = threading.Thread(target=self._loop.run_forever, name="pair", daemon=True)
         self._running: list[Node] = []
         self._ids: set[bytes] = set()
-        self.heard: list[tuple[Heard, Heard]] = []  # of the cases that were put last
+        self.received: list[tuple[Received, Received]] = []  # of the cases that were put last
         self.broken: list[str] = []  # what went wrong inside, of which no answer tells
         self._log = _Listener(self.broken)
         self.front, self.plain = (
@@ -174,13 +174,13 @@ class Pair:
         with contextlib.ExitStack() as opened:
             yield [opened.enter_context(self.line(machine)) for _ in range(count)]
 
-    async def exchange(self, case: Case, *, leisurely: bool = False) -> tuple[Heard, Heard]:
-        (heard,) = await self.exchanges([case], leisurely=leisurely)
-        return heard
+    async def exchange(self, case: Case, *, leisurely: bool = False) -> tuple[Received, Received]:
+        (received,) = await self.exchanges([case], leisurely=leisurely)
+        return received
 
     async def exchanges(
         self, cases: Sequence[Case], *, leisurely: bool = False
-    ) -> list[tuple[Heard, Heard]]:
+    ) -> list[tuple[Received, Received]]:
         """What each node answers to each of these. They are said side by side, step by step."""
         with contextlib.ExitStack() as open_lines:
             talks = [
@@ -196,7 +196,7 @@ class Pair:
                 await settle([lines for _, lines in talking], leisurely=leisurely)
             for _, lines in talks:
                 await lines.over()
-            return [lines.heard() for _, lines in talks]
+            return [lines.received() for _, lines in talks]
 
     async def difference(self, case: Case) -> Difference | None:
         found = await self._differing([case])
@@ -212,10 +212,10 @@ class Pair:
     async def _differing(self, cases: Sequence[Case]) -> list[Difference]:
         """Those that are answered differently, also when they are put again."""
         for leisurely in (False, True):
-            self.heard = await self.exchanges(cases, leisurely=leisurely)
+            self.received = await self.exchanges(cases, leisurely=leisurely)
             found = [
                 Difference(case, front, plain)
-                for case, (front, plain) in zip(cases, self.heard, strict=True)
+                for case, (front, plain) in zip(cases, self.received, strict=True)
                 if not (self._fresh(front, plain) and front.ended and same(front) == same(plain))
             ]
             if not found:
@@ -255,9 +255,9 @@ class Pair:
         }
         return groups, polls, sights, {name: node.poll_index.seen(name) for name in groups}
 
-    def _fresh(self, *heard: Heard) -> bool:
+    def _fresh(self, *received: Received) -> bool:
         """No request id was given before."""
-        ids = [id for one in heard for id in REQUEST_ID.findall(one.whole)]
+        ids = [id for one in received for id in REQUEST_ID.findall(one.whole)]
         fresh = len(set(ids)) == len(ids) and self._ids.isdisjoint(ids)
         self._ids.update(ids)
         return fresh
@@ -297,9 +297,9 @@ def _steps(case: Case) -> Iterator[tuple[bytes, bool]]:
 
 
 class _Listener(logging.Handler):
-    def __init__(self, heard: list[str]) -> None:
+    def __init__(self, received: list[str]) -> None:
         super().__init__(logging.ERROR)
-        self._heard = heard
+        self._received = received
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._heard.append(self.format(record))
+        self._received.append(self.format(record))

@@ -223,7 +223,7 @@ def test_a_front_with_nothing_broken_is_not_accused(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
-def test_a_front_is_found_out_that(
+def test_a_broken_front_is_caught(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, defect: Defect
 ) -> None:
     pair.call(lambda: defect(monkeypatch, pair))

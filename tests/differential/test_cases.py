@@ -28,7 +28,7 @@ from differential.cases import (
     post,
     variants,
 )
-from differential.connections import Heard, settle
+from differential.connections import Received, settle
 from differential.histories import AWAKE, NOBODY, busy
 from differential.pair import Pair, Shared
 from forewarn.metadata.endpoint.callers import Identity
@@ -67,11 +67,11 @@ def test_a_case_can_be_written_down_and_read() -> None:
 
 
 @pytest.mark.parametrize("machine", AWAKE)
-def test_every_case_whoever_asks(pair: Pair, machine: str) -> None:
+def test_every_case_is_answered_alike_whoever_asks(pair: Pair, machine: str) -> None:
     pair.agree_on(Case(case.segments, machine) for case in CASES.values())
 
 
-def test_every_case_before_and_after_good_polls_and_in_other_pieces(pair: Pair) -> None:
+def test_every_case_is_answered_alike_between_polls_and_in_other_pieces(pair: Pair) -> None:
     """Every other way for a case, and the others for the next one."""
     pair.agree_on(
         varied
@@ -80,17 +80,17 @@ def test_every_case_before_and_after_good_polls_and_in_other_pieces(pair: Pair) 
     )
 
 
-def test_every_short_case_in_single_bytes(pair: Pair) -> None:
+def test_every_short_case_is_answered_alike_in_single_bytes(pair: Pair) -> None:
     short = [single for case in CASES.values() for single in in_bytes(case)]
     pair.agree_on(sorted(short, key=lambda case: len(case.segments)))
 
 
 @pytest.mark.parametrize("name", CLOSELY)
-def test_some_cases_cut_at_every_byte(pair: Pair, name: str) -> None:
+def test_some_cases_are_answered_alike_when_cut_at_every_byte(pair: Pair, name: str) -> None:
     pair.agree_on(cuts(CASES[name]))
 
 
-def test_every_case_cut_somewhere(pair: Pair) -> None:
+def test_every_case_is_answered_alike_when_cut_somewhere(pair: Pair) -> None:
     def some() -> Iterator[Case]:
         for number, (name, case) in enumerate(CASES.items()):
             if len(case.whole) > LONG:
@@ -103,7 +103,7 @@ def test_every_case_cut_somewhere(pair: Pair) -> None:
     pair.agree_on(some())
 
 
-def test_every_case_of_the_fuzzers_corpus(pair: Pair) -> None:
+def test_every_case_of_the_fuzzers_corpus_is_answered_alike(pair: Pair) -> None:
     pair.agree_on(kept().values())
 
 
@@ -114,7 +114,7 @@ def test_both_nodes_answer_alike_where_machines_are_known_by_their_source() -> N
             pair.agree_on(Case((POLL, *response), machine) for response in FRAMED.values())
 
 
-def test_a_first_poll_enables_a_group_whichever_way_it_takes(pair: Pair) -> None:
+def test_a_first_poll_enables_a_group_at_front_and_behind_it(pair: Pair) -> None:
     async def sleep(node: Node) -> None:
         await node.platform.disable("asleep", "test")
 
@@ -148,8 +148,8 @@ def test_where_a_request_is_cut_does_not_matter(pair: Pair, name: str) -> None:
     places = sorted({*range(len(POLL) + 1, len(whole), len(whole) // 40), len(whole) - len(POLL)})
     pieces = [(whole,), (POLL, SOUND[name], POLL), *((whole[:at], whole[at:]) for at in places)]
     pair.agree_on(map(Case, pieces))
-    heard = pair.run(pair.exchanges([Case(response) for response in pieces]))
-    assert {_without_ids(front) for front, _ in heard} == {_without_ids(heard[0][0])}
+    received = pair.run(pair.exchanges([Case(response) for response in pieces]))
+    assert {_without_ids(front) for front, _ in received} == {_without_ids(received[0][0])}
 
 
 def test_no_connection_is_left_behind(pair: Pair) -> None:
@@ -176,28 +176,28 @@ LONG_WAY = {
 }
 
 
-def test_ordinary_polls_take_the_short_way(pair: Pair) -> None:
+def test_ordinary_polls_are_answered_by_front(pair: Pair) -> None:
     for machine in ("quiet", "web_0", "FrontEnd_IN_0"):
         for name, data in SHORT_WAY.items():
             assert _ways(pair, Case((data, data), machine)) == (2, 0), name
 
 
-def test_other_requests_do_not_take_the_short_way(pair: Pair) -> None:
+def test_other_requests_are_handed_over_by_front(pair: Pair) -> None:
     for name, data in LONG_WAY.items():
         assert _ways(pair, Case((data,))) == (0, 1), name
         assert _ways(pair, Case((POLL, data))) == (1, 1), name
 
 
-def test_once_given_away_a_connection_does_not_come_back(pair: Pair) -> None:
+def test_a_connection_that_was_handed_over_does_not_return_to_front(pair: Pair) -> None:
     assert _ways(pair, Case((POLL, POLL, b"\r\n", POLL, POLL))) == (2, 1)
 
 
-def test_a_machine_that_is_gone_and_one_that_is_none_take_the_long_way(pair: Pair) -> None:
+def test_polls_of_deleted_machines_and_unknown_callers_are_handed_over(pair: Pair) -> None:
     for machine in (AWAKE[3], NOBODY):
         assert _ways(pair, Case((POLL, POLL), machine)) == (0, 1)
 
 
-def test_more_kinds_of_polls_than_are_remembered(pair: Pair) -> None:
+def test_more_kinds_of_polls_than_are_remembered_are_answered_alike(pair: Pair) -> None:
     polls = [head(b"User-Agent: %d" % number) for number in range(MAX_KNOWN_POLLS + 100)]
     for response in (polls, polls[:200], polls[-200:]):
         every = [Case(tuple(response[at : at + 50])) for at in range(0, len(response), 50)]
@@ -214,6 +214,6 @@ def _ways(pair: Pair, *cases: Case) -> tuple[int, int]:
     return front.answered - answered, front.handed_over - handed_over
 
 
-def _without_ids(heard: Heard) -> tuple[bytes, ...]:
-    lines = heard.whole.split(b"\r\n")
+def _without_ids(received: Received) -> tuple[bytes, ...]:
+    lines = received.whole.split(b"\r\n")
     return tuple(line for line in lines if not line.startswith(b"x-ms-request-id: "))

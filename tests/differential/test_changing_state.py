@@ -175,7 +175,7 @@ def test_a_client_that_does_not_read_gets_all_answers_later() -> None:
             lines.finish()
             await settle([lines])
             await lines.over()
-            front, plain = (same(heard).whole for heard in lines.heard())
+            front, plain = (same(received).whole for received in lines.received())
             assert front == plain
             assert front.count(b"HTTP/1.1 200 OK\r\n") == count
 
@@ -269,8 +269,8 @@ def test_a_connection_that_is_too_slow_is_closed(
             return {name: line.agree() for name, line in zip(SLOW, lines, strict=True)}
 
     with Pair(busy) as pair:
-        heard = pair.run(slow(pair))
-        closed = {name for name, response in heard.items() if response[-1] == b"closed"}
+        received = pair.run(slow(pair))
+        closed = {name for name, response in received.items() if response[-1] == b"closed"}
         idle = {name for name in SLOW if name.startswith("idle")}
         if wait > 120:
             assert closed == SLOW.keys()
@@ -297,5 +297,5 @@ def test_the_date_is_that_of_the_answer() -> None:
         for minutes in (31, 32):
             pair.both(partial(Node.advance, to=START + minutes * MINUTE))
             pair.agree(Case((POLL, POLLS["tag: the same"], LAST)))
-            ((front, _),) = pair.heard
+            ((front, _),) = pair.received
             assert front.whole.count(b"date: Fri, 15 Jan 2027 08:%d:00 GMT\r\n" % minutes) == 3

@@ -112,13 +112,13 @@ def agrees(pair: Pair, case: Case) -> None:
 
 @ENOUGH
 @given(case=any_case(requests()))
-def test_requests_made_of_parts(pair: Pair, case: Case) -> None:
+def test_requests_made_of_parts_are_answered_alike(pair: Pair, case: Case) -> None:
     agrees(pair, case)
 
 
 @ENOUGH
 @given(case=any_case(spoilt()))
-def test_cases_with_something_changed(pair: Pair, case: Case) -> None:
+def test_changed_cases_are_answered_alike(pair: Pair, case: Case) -> None:
     agrees(pair, case)
 
 

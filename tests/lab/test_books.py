@@ -57,26 +57,26 @@ def found(
 WELL = (poll(0, 1), poll(1, 2, "Scheduled"), poll(11.5, 3, "Started"), poll(13, 4))
 
 
-def test_when_all_goes_well_nothing_is_found() -> None:
+def test_a_proper_course_has_no_findings() -> None:
     assert found(*WELL) == []
     assert found(WELL[0], WELL[1], approval(2), *WELL[2:], impacts=(11.0,)) == []
 
 
-def test_what_did_not_happen_is_lost() -> None:
+def test_an_event_without_an_impact_or_an_end_is_found_as_lost() -> None:
     assert found(*WELL, finished=False) == ["lost"]
     assert found(*WELL, impacts=()) == ["lost"]
 
 
-def test_an_approval_that_was_answered_and_is_not_known_is_lost() -> None:
+def test_an_answered_approval_that_is_not_known_is_found_as_lost() -> None:
     assert found(*WELL, approval(2), approved=False) == ["lost"]
     assert found(*WELL, approval(2, 500), approved=False) == []
 
 
-def test_what_was_carried_out_twice_is_found() -> None:
+def test_an_event_that_was_carried_out_twice_is_found() -> None:
     assert found(*WELL, impacts=(11.0, 11.2)) == ["twice"]
 
 
-def test_what_nobody_had_approved_is_early_before_not_before() -> None:
+def test_an_unapproved_start_before_not_before_is_found_as_early() -> None:
     early = (*WELL[:2], poll(3.5, 3, "Started"), poll(13, 4))
     assert found(*early, impacts=(3.0,)) == ["early"]
     assert found(*early, approval(3.2), impacts=(3.0,)) == ["early"]

@@ -60,7 +60,9 @@ def proves_its_term_in_a_transaction_before(patch: pytest.MonkeyPatch) -> None:
     "broken",
     [has_no_fence, has_a_fence_that_locks_nothing, proves_its_term_in_a_transaction_before],
 )
-def test_a_store_is_caught_by_a_claim_that(broken: Break, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_store_is_caught_by_a_claim(
+    broken: Break, monkeypatch: pytest.MonkeyPatch
+) -> None:
     postgres.needed()
     broken(monkeypatch)
     with pytest.raises(AssertionError, match=OVER):
@@ -83,7 +85,7 @@ def takes_it_as_happened(patch: pytest.MonkeyPatch) -> None:
     ],
     ids=["takes it as not happened", "takes it as happened"],
 )
-def test_a_store_is_caught_by_a_commit_in_doubt_that(
+def test_a_broken_store_is_caught_by_a_commit_in_doubt(
     broken: Break, happened: bool, reason: str, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken(monkeypatch)
@@ -140,7 +142,7 @@ def ends_sessions_that_wait_for_the_standby(patch: pytest.MonkeyPatch) -> None:
         "ends sessions that wait for it",
     ],
 )
-def test_a_store_is_caught_by_a_standby_that_is_away_that(
+def test_a_broken_store_is_caught_by_an_absent_standby(
     broken: Break, reason: str, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken(monkeypatch)

@@ -685,7 +685,7 @@ def test_what_cannot_be_followed_ends_the_node(url: str) -> None:
     run(body())
 
 
-def test_a_claim_at_every_statement_of_a_commit() -> None:
+def test_a_claim_at_any_statement_of_a_commit_sees_all_of_it_or_nothing() -> None:
     """Whoever claims sees the whole commit in the log, or nothing of it, for ever."""
     postgres.needed()
     statements = 0

@@ -139,7 +139,7 @@ def test_listeners_are_called_before_the_caller_is_answered(engine: Reopen) -> N
     run(using(engine(), body))
 
 
-def test_many_at_once_are_decided_one_after_the_other(engine: Reopen) -> None:
+def test_concurrent_changes_are_decided_one_after_the_other(engine: Reopen) -> None:
     """Each sees what those before it did, though they share a commit on disk."""
 
     async def body(store: Store) -> None:
@@ -175,7 +175,7 @@ def test_one_commit_may_span_several_groups(engine: Reopen) -> None:
     run(using(engine(), look))
 
 
-def test_a_work_that_raises_harms_only_itself(engine: Reopen) -> None:
+def test_a_change_that_raises_fails_alone(engine: Reopen) -> None:
     async def body(store: Store) -> None:
         def broken(states: States) -> Batch:
             raise LookupError("broken")
@@ -235,7 +235,7 @@ def test_events_that_are_over_are_found_by_id_by_group_and_by_cause(engine: Reop
     run(using(engine(), body))
 
 
-def test_the_latest_that_is_over_comes_first(engine: Reopen) -> None:
+def test_the_latest_finished_event_comes_first(engine: Reopen) -> None:
     async def body(store: Store) -> None:
         await store.transact(doing("web", web("web_0")))
         for id in ("A", "B", "C"):
@@ -386,7 +386,7 @@ def test_the_history_is_asked_by_machine_group_host_event_kind_and_time(engine: 
     run(using(engine(), look))
 
 
-def test_a_record_says_what_there_is_to_know(engine: Reopen) -> None:
+def test_a_record_has_every_field_that_is_known(engine: Reopen) -> None:
     async def look(store: Store) -> None:
         await a_history(store)
         (over,) = await store.history(HistoryQuery(what=(RecordKind.WITHDRAWN,)))

@@ -187,7 +187,7 @@ def test_any_text_comes_back_as_it_was(engine: Reopen) -> None:
     live(engine, store_it, read_it)
 
 
-def test_history_of_several_groups(engine: Reopen) -> None:
+def test_the_history_of_several_groups_is_read(engine: Reopen) -> None:
     names = ["web", "sql", "a,b", '{"web"}', "NULL", "it's", "back\\slash", TEXT]
 
     async def body(store: Store) -> None:

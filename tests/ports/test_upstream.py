@@ -153,7 +153,7 @@ async def until(says: Callable[[], bool]) -> None:
             await guard.pause(0.01)
 
 
-def test_a_face_receives_every_group_as_it_is(stage: Stage) -> None:
+def test_an_endpoint_receives_every_group_as_it_is(stage: Stage) -> None:
     async def body(scene: Scene) -> None:
         assert {news.view.name for news in scene.reported} == {"web", "db"}
         assert [m.name for m in scene.last("web").machines] == ["web_0", "web_1"]
@@ -162,7 +162,7 @@ def test_a_face_receives_every_group_as_it_is(stage: Stage) -> None:
     stage(body)
 
 
-def test_a_face_has_the_document_before_enabling_is_answered(stage: Stage) -> None:
+def test_an_endpoint_has_the_document_before_enabling_is_answered(stage: Stage) -> None:
     async def body(scene: Scene) -> None:
         await scene.upstream.enable("web")
         view = scene.last("web").view
@@ -172,7 +172,7 @@ def test_a_face_has_the_document_before_enabling_is_answered(stage: Stage) -> No
     stage(body)
 
 
-def test_a_face_has_the_result_before_an_approval_is_answered(stage: Stage) -> None:
+def test_an_endpoint_has_the_result_before_an_approval_is_answered(stage: Stage) -> None:
     async def body(scene: Scene) -> None:
         await scene.upstream.enable("web")
         event = await scene.reboot()
@@ -183,7 +183,7 @@ def test_a_face_has_the_result_before_an_approval_is_answered(stage: Stage) -> N
     stage(body)
 
 
-def test_a_face_has_an_operators_change_before_the_operator_is_answered(stage: Stage) -> None:
+def test_an_endpoint_has_an_operators_change_before_the_operator_is_answered(stage: Stage) -> None:
     async def body(scene: Scene) -> None:
         await scene.upstream.enable("web")
         event = await scene.reboot()
@@ -206,7 +206,7 @@ def test_an_id_that_was_never_listed_is_refused_and_nothing_takes_effect(stage: 
     stage(body)
 
 
-def test_what_cannot_be_made_durable_is_not_taken(stage: Stage) -> None:
+def test_an_approval_that_cannot_be_made_durable_is_not_accepted(stage: Stage) -> None:
     async def body(scene: Scene) -> None:
         await scene.upstream.enable("web")
         event = await scene.reboot()
@@ -279,7 +279,7 @@ def test_an_event_is_postponed_as_far_as_the_policy_allows(stage: Stage) -> None
     stage(body)
 
 
-def test_what_a_face_has_answered_is_witnessed(stage: Stage) -> None:
+def test_answers_of_an_endpoint_are_recorded_as_seen(stage: Stage) -> None:
     async def body(scene: Scene) -> None:
         await scene.upstream.enable("web")
         event = await scene.reboot()
@@ -316,7 +316,7 @@ def test_callers_that_are_no_machine_are_named_until_they_are_one(stage: Stage) 
     stage(body)
 
 
-def test_a_face_receives_added_and_removed_machines(stage: Stage) -> None:
+def test_an_endpoint_receives_added_and_removed_machines(stage: Stage) -> None:
     async def body(scene: Scene) -> None:
         grown = FLEET.replace(
             "  - name: db", "      - {name: web_2, address: 127.1.0.9, host: h1}\n  - name: db"
@@ -330,7 +330,7 @@ def test_a_face_receives_added_and_removed_machines(stage: Stage) -> None:
     stage(body)
 
 
-def test_time_is_that_of_the_service(stage: Stage) -> None:
+def test_an_endpoint_has_the_time_of_the_service(stage: Stage) -> None:
     async def body(scene: Scene) -> None:
         assert scene.upstream.now().at == scene.node.writer.now().at
         assert scene.upstream.now().rules == scene.node.writer.rules

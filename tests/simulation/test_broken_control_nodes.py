@@ -219,7 +219,7 @@ def without_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("broken", "faults", "rule"), BROKEN, ids=[f"{b.__name__}: {rule}" for b, _, rule in BROKEN]
 )
-def test_control_nodes_are_caught_of_which_one(
+def test_broken_control_nodes_are_caught(
     broken: Break, faults: list[Fault], rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken(monkeypatch)
@@ -229,7 +229,7 @@ def test_control_nodes_are_caught_of_which_one(
 @pytest.mark.parametrize(
     ("broken", "rule"), WRONG_CLOCKS, ids=[f"{b.__name__}: {rule}" for b, rule in WRONG_CLOCKS]
 )
-def test_control_nodes_with_wrong_clocks_are_caught_of_which_one(
+def test_broken_control_nodes_with_wrong_clocks_are_caught(
     broken: Break, rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken(monkeypatch)

@@ -166,7 +166,7 @@ CAUGHT_BY: dict[Break, int] = {sends_a_node_its_groups_before_others_have_a_line
 @pytest.mark.parametrize(
     ("broken", "script", "rule"), BROKEN, ids=[f"{b.__name__}: {rule}" for b, _, rule in BROKEN]
 )
-def test_a_service_is_caught_that(
+def test_a_broken_host_node_or_control_is_caught(
     broken: Break, script: type[HostsScript], rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken(monkeypatch)

@@ -436,7 +436,7 @@ CAUGHT_BY: dict[Break, int] = {
 
 
 @pytest.mark.parametrize(("broken", "rules"), BROKEN, ids=lambda v: getattr(v, "__name__", ""))
-def test_a_service_is_caught_that(
+def test_a_broken_service_is_caught(
     broken: Break, rules: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken(monkeypatch)
@@ -466,7 +466,7 @@ BY_MISSING_LINES: list[Break] = [  # which may also explain it
 
 
 @pytest.mark.parametrize("broken", BY_MISSING_LINES)
-def test_a_killed_service_is_caught_by_its_own_recording_that(
+def test_a_broken_killed_service_is_caught_by_its_own_recording(
     broken: Break, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken(monkeypatch)
@@ -517,7 +517,7 @@ def first_documents() -> list[dict[str, Any]]:
     return [{**line, "complete": True} if line["kind"] == "fleet" else line for line in trace]
 
 
-def test_a_service_is_caught_that_begins_at_another_number(
+def test_a_service_that_begins_at_another_number_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert judge(first_documents()).ok

@@ -32,7 +32,7 @@ def lived(seed: int) -> HostsScript:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_no_promise_is_broken_when_control_nodes_and_lines_fail(part: int) -> None:
+def test_no_promise_is_broken_when_control_nodes_and_connections_fail(part: int) -> None:
     lives = [lived(seed).sim for seed in range(part, SEEDS, PARTS)]
     assert sum(sim.deaths for sim in lives) > 2 * len(lives) / 3
     assert sum(sim.aparts for sim in lives) > 5 * len(lives)
@@ -153,7 +153,7 @@ def _is_approval(line: dict[str, object]) -> bool:
     return (line["kind"], line.get("method"), line.get("status")) == ("exchange", "POST", 200)
 
 
-def test_a_seed_is_one_life() -> None:
+def test_the_same_seed_gives_the_same_trace() -> None:
     first, again = (
         [{**line, "answer_headers": None} for line in lived(4).sim.trace] for _ in range(2)
     )

@@ -66,7 +66,7 @@ def _do_not_overlap(one: Event, other: Event) -> bool:
     return (first.ended_at or 0) + bake <= second.raised_at
 
 
-def test_a_life_without_a_death() -> None:
+def test_a_rollout_that_is_not_killed_finishes_all_steps() -> None:
     sim = asyncio.run(live(Kill()))
     rollout, events = judged(sim)
     assert sim.deaths == 0
@@ -80,7 +80,7 @@ def _commits() -> int:
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-def test_a_death_around_any_commit_changes_nothing(before: bool) -> None:
+def test_a_kill_around_any_commit_does_not_change_a_rollout(before: bool) -> None:
     whole = _commits()
     assert whole > 25
     for seq in range(1, whole + 1):
@@ -89,7 +89,7 @@ def test_a_death_around_any_commit_changes_nothing(before: bool) -> None:
         assert sim.deaths == 1, seq
 
 
-def test_many_deaths_with_outages_in_between_change_nothing() -> None:
+def test_many_kills_with_outages_do_not_change_a_rollout() -> None:
     sim = asyncio.run(live(Kill(3, often=True), away=HOUR // 6))
     judged(sim)
     assert sim.deaths > 5

@@ -71,7 +71,7 @@ def chooses_again_when_it_carries_out(patch: pytest.MonkeyPatch) -> None:
         (chooses_again_when_it_carries_out, ", not on "),
     ],
 )
-def test_what_is_broken_is_found(
+def test_a_broken_service_is_found(
     broken: Callable[[pytest.MonkeyPatch], None], finds: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken(monkeypatch)

@@ -169,7 +169,9 @@ def starts_what_is_due_as_soon_as_a_machine_has_left(patch: pytest.MonkeyPatch) 
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_service_is_caught_that(broken: Any, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_with_broken_reach_is_caught(
+    broken: Any, rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broken(monkeypatch)
     for seed in range(24):
         sim = asyncio.run(Stranding(seed, Kill()).run(STEPS))

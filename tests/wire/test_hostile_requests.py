@@ -269,7 +269,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 
 @BOUNDED
 @given(damaged())
-def test_good_requests_with_some_damage(hostile: Guest, data: bytes) -> None:
+def test_damaged_requests_harm_nobody(hostile: Guest, data: bytes) -> None:
     thrown(hostile, data)
 
 
@@ -284,7 +284,7 @@ printable = st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF), max_s
     st.lists(st.tuples(tokens, printable), max_size=6),
     st.binary(max_size=40),
 )
-def test_requests_with_odd_verbs_targets_and_headers(
+def test_requests_with_odd_verbs_targets_and_headers_harm_nobody(
     hostile: Guest, verb: str, target: str, headers: list[tuple[str, str]], body: bytes
 ) -> None:
     lines = [f"{name}: {value}" for name, value in headers]
@@ -303,5 +303,5 @@ anything = st.recursive(
 
 @BOUNDED
 @given(anything | st.fixed_dictionaries({"StartRequests": anything}))
-def test_any_json_for_an_approval(hostile: Guest, response: object) -> None:
+def test_any_json_for_an_approval_is_answered_or_refused(hostile: Guest, response: object) -> None:
     assert hostile.post(json.dumps(response).encode()).status == 400

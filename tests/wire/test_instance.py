@@ -88,7 +88,7 @@ def test_every_version_used_by_clients_is_answered(
         ("tags", "team:shop;tier:1"),
     ],
 )
-def test_what_clients_read_of_a_machine(spot: Guest, path: str, value: str) -> None:
+def test_values_that_clients_read_are_plain_text(spot: Guest, path: str, value: str) -> None:
     answer = spot.instance(f"/compute/{path}", TEXT)
     assert answer.status == 200
     assert answer.text == value, "bare, without quotes or a newline"
@@ -228,6 +228,6 @@ def test_every_version_listed_is_taken(guest: Caller) -> None:
         assert guest.instance("/compute", f"api-version={version}").status == 200
 
 
-def test_its_path_is_found_in_any_letter_case(guest: Caller) -> None:
+def test_the_path_of_the_instance_tree_is_found_in_any_letter_case(guest: Caller) -> None:
     answer = guest.say(request("GET", f"/Metadata/Instance?api-version={NEWEST}", METADATA))
     assert answer.status == 200

@@ -66,14 +66,14 @@ def test_a_network_that_is_cut_in_mid_migration_delays_it(hosts: Hosts, name: st
     def switch(state: str) -> None:
         within(h1.namespace, lambda ip: ip.link("set", ifname="up0", state=state))
 
-    def apart() -> bool:
+    def is_disconnected() -> bool:
         return bool(hosts.api("GET", "/v1/hosts/h1").json()["driver"]["state"] != "joined")
 
     with hosts.hosts["h2"].held() as is_held:
         event = begin(hosts, name, is_held)
         switch("down")
     try:
-        until(apart, "a lost driver process")
+        until(is_disconnected, "a lost driver process")
         assert hosts.event(event)["status"] == "Started"
     finally:
         switch("up")

@@ -133,7 +133,7 @@ def test_a_tenant_waits_for_its_part_of_a_restart_of_the_host(service: Service) 
     assert tenant.call("GET", f"{others.path}?{others.query}").status == 404
 
 
-def test_hosts_are_the_operators(service: Service) -> None:
+def test_only_operators_of_the_whole_fleet_maintain_hosts(service: Service) -> None:
     token(service, "all", Role.ADMIN)
     tenant = Arm(service, token(service, "tenant", Role.TENANT, groups=("web",)).secret.text)
     limited = Arm(service, token(service, "web", Role.OPERATOR, groups=("web",)).secret.text)

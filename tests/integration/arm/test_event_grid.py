@@ -137,7 +137,7 @@ def test_a_subscription_is_kept_when_settings_change_and_when_control_ends(
     assert disk.notify_positions == {}
 
 
-def test_another_url_gets_what_the_first_one_did_not(
+def test_a_new_url_gets_what_the_old_one_has_not_received(
     service: Service, arm: Arm, receiver: EventGridReceiver
 ) -> None:
     with EventGridReceiver() as first:
@@ -187,7 +187,7 @@ def test_what_get_returns_can_be_sent_back_with_the_url(
         ),
     ],
 )
-def test_anything_else_is_refused_and_not_kept(
+def test_an_unsupported_subscription_is_refused_and_not_stored(
     arm: Arm, receiver: EventGridReceiver, properties: dict[str, Any], reason: str
 ) -> None:
     answer = arm.call("PUT", WEBHOOK, webhook(receiver, **properties))
@@ -223,7 +223,7 @@ def test_other_topics_are_refused(
     assert code(arm.call("PUT", path, body)) == expected
 
 
-def test_a_tenant_sees_and_changes_none(
+def test_a_tenant_sees_and_changes_no_subscription(
     service: Service, arm: Arm, receiver: EventGridReceiver
 ) -> None:
     assert arm.call("PUT", WEBHOOK, webhook(receiver)).status == 201

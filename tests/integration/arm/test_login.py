@@ -151,7 +151,7 @@ def test_access_tokens_cannot_be_made_from_the_state(service: Service) -> None:
         assert code(bearer(service, forged))[0] == 401
 
 
-def test_a_token_itself_is_a_bearer_as_well(service: Service) -> None:
+def test_a_token_is_accepted_as_a_bearer_as_well(service: Service) -> None:
     admin = token(service, "ops", Role.ADMIN)
     assert bearer(service, admin.secret.text).status == 200
 
@@ -205,7 +205,9 @@ def test_without_tokens_local_programs_log_in_with_anything(service: Service) ->
     assert code(unauthenticated) == (401, "AuthenticationFailed")
 
 
-def test_such_an_access_token_is_nothing_once_there_are_tokens(service: Service) -> None:
+def test_an_access_token_of_a_local_program_is_refused_once_there_are_tokens(
+    service: Service,
+) -> None:
     issued = log_in(service, "whatever").json()["access_token"]
     assert bearer(service, issued).status == 200
     token(service, "ops", Role.ADMIN)
@@ -259,7 +261,7 @@ def test_a_token_of_the_oidc_issuer_is_a_secret_an_assertion_and_a_bearer(servic
 
 
 @pytest.mark.parametrize("times", [{"exp": float("inf")}, {"exp": "soon"}, {"exp": None}, {}])
-def test_an_owner_cannot_make_one_that_never_ends(
+def test_an_access_token_without_a_valid_end_is_refused(
     service: Service, times: dict[str, object]
 ) -> None:
     admin = token(service, "ops", Role.ADMIN)

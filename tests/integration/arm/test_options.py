@@ -62,7 +62,9 @@ def names(arm: Arm, path: str, **options: str) -> list[str]:
         (MACHINES, "'virtualMachineScaleSet/id' eq ''", []),  # as a script whose variable is unset
     ],
 )
-def test_a_filter_selects(arm: Arm, path: str, filter: str, expected: list[str]) -> None:
+def test_a_filter_selects_machines_and_groups(
+    arm: Arm, path: str, filter: str, expected: list[str]
+) -> None:
     assert names(arm, path, filter=filter) == expected
 
 

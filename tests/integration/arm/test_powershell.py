@@ -49,7 +49,9 @@ def test_add_az_environment_finds_the_cloud(service: Service) -> None:
     ("command", "action", "type"),
     [("Restart-AzVM", "restart", "Reboot"), ("Set-AzVM", "redeploy", "Redeploy")],
 )
-def test_restart_and_redeploy(service: Service, command: str, action: str, type: str) -> None:
+def test_a_machine_is_restarted_and_redeployed(
+    service: Service, command: str, action: str, type: str
+) -> None:
     """Restart-AzVM, and Set-AzVM -Redeploy"""
     arm = Arm(service)
     begun = send(arm, "POST", f"{MACHINE}/{action}?api-version=2024-11-01", command)
@@ -69,7 +71,7 @@ def test_restart_and_redeploy(service: Service, command: str, action: str, type:
     assert "error" not in ended
 
 
-def test_perform_maintenance_and_eviction(service: Service) -> None:
+def test_maintenance_is_performed_and_an_eviction_refused(service: Service) -> None:
     """Restart-AzVM -PerformMaintenance, and Set-AzVM -SimulateEviction of a machine that is none"""
     arm = Arm(service)
     planned = service.schedule("Reboot", "jumpbox")
@@ -81,7 +83,7 @@ def test_perform_maintenance_and_eviction(service: Service) -> None:
     assert send(arm, "POST", eviction, "Set-AzVM").json()["error"]["code"] == "OperationNotAllowed"
 
 
-def test_acknowledging_an_event(service: Service) -> None:
+def test_an_event_is_acknowledged(service: Service) -> None:
     """Set-AzScheduledEvent"""
     arm = Arm(service)
     planned = service.schedule("Reboot", "jumpbox")

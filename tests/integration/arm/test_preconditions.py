@@ -48,7 +48,7 @@ def body(method: str) -> Any:
 
 
 @pytest.mark.parametrize("path", [MACHINE, SCALE_SET, INSTANCE])
-def test_what_has_not_changed_is_not_sent_again(service: Service, arm: Arm, path: str) -> None:
+def test_an_unchanged_resource_is_not_sent_again(service: Service, arm: Arm, path: str) -> None:
     answer = arm.call("GET", path)
     tag = answer.headers["etag"]
     assert answer.json()["etag"] == tag
@@ -65,7 +65,7 @@ def test_what_has_not_changed_is_not_sent_again(service: Service, arm: Arm, path
 
 
 @pytest.mark.parametrize(("method", "path", "resource"), CHANGES)
-def test_what_has_changed_meanwhile_is_left_alone(
+def test_a_resource_that_has_changed_meanwhile_is_left_alone(
     service: Service, arm: Arm, method: str, path: str, resource: str
 ) -> None:
     old = arm.get(resource)["etag"]
@@ -78,7 +78,7 @@ def test_what_has_changed_meanwhile_is_left_alone(
 
 
 @pytest.mark.parametrize(("method", "path", "resource"), CHANGES)
-def test_what_has_not_changed_is_changed_once(
+def test_one_of_two_changes_with_the_same_tag_succeeds(
     arm: Arm, method: str, path: str, resource: str
 ) -> None:
     headers = {"if_match": arm.get(resource)["etag"], "x_ms_client_request_id": "one"}
@@ -97,7 +97,7 @@ def test_an_update_that_changes_nothing_is_refused_too(arm: Arm) -> None:
     assert arm.call("PATCH", SCALE_SET, POLICY, if_match="*").status == 200
 
 
-def test_a_condition_on_what_has_no_tag_is_refused(service: Service, arm: Arm) -> None:
+def test_a_condition_on_a_resource_without_a_tag_is_refused(service: Service, arm: Arm) -> None:
     maintenance = f"{RESOURCE_GROUP}/providers/Microsoft.Maintenance"
     path = f"{maintenance}/maintenanceConfigurations/nights"
     for headers in ({"if_match": "*"}, {"if_none_match": "*"}):

@@ -348,7 +348,7 @@ def test_a_sample_is_chosen_at_random(arm: Arm) -> None:
     assert query(arm, f"{MACHINES} | sample 9")["count"] == 4
 
 
-def test_an_answer_is_a_table_if_wanted(arm: Arm) -> None:
+def test_an_answer_is_a_table_if_the_request_asks_for_one(arm: Arm) -> None:
     subscriptions = [SUBSCRIPTION.rpartition("/")[2]]
     options = {"resultFormat": "table", "$top": 2}
     first = query(arm, MACHINES, subscriptions=subscriptions, options=options)

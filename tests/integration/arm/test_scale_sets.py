@@ -448,7 +448,7 @@ def test_the_notice_of_deletions_changes(
         assert policy.terminate_notice == (None if notice is None else notice * MINUTE)
 
 
-def test_a_notice_that_is_switched_on_is_five_minutes(service: Service, arm: Arm) -> None:
+def test_a_terminate_notice_that_is_switched_on_is_five_minutes(service: Service, arm: Arm) -> None:
     assert arm.call("PATCH", WEB, notification(enable=False)).status == 200
     refused = arm.call("PATCH", WEB, notification(notBeforeTimeout="PT10M"))
     assert code(refused) == (400, "InvalidParameter")
@@ -515,7 +515,7 @@ def test_wrong_values_are_refused(service: Service, arm: Arm) -> None:
     assert seq(service) == before
 
 
-def test_no_scale_set_is_made(service: Service, arm: Arm) -> None:
+def test_creating_a_scale_set_is_refused(service: Service, arm: Arm) -> None:
     answer = arm.call("PUT", f"{WEB}2", arm.get(WEB))
     assert code(answer) == (409, "OperationNotAllowed")
     assert "no scale set 'web2'" in message(answer)

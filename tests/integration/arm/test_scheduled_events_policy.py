@@ -77,7 +77,7 @@ def test_a_policy_is_read_and_written_as_a_whole_and_in_part(service: Service, g
     ],
 )
 @pytest.mark.parametrize("group", OWNERS)
-def test_anything_else_is_refused_and_changes_nothing(
+def test_an_invalid_policy_is_refused_and_changes_nothing(
     service: Service, group: str, body: dict[str, Any], expected: tuple[int, str]
 ) -> None:
     arm, before = Arm(service), service._session.node.store.seq
@@ -88,7 +88,7 @@ def test_anything_else_is_refused_and_changes_nothing(
 @pytest.mark.parametrize(
     ("member", "group"), [("sql-0", "sql"), ("flex_1a", "flex"), ("zone-0", "zone")]
 )
-def test_a_member_has_that_of_its_group(service: Service, member: str, group: str) -> None:
+def test_a_member_has_the_policy_of_its_group(service: Service, member: str, group: str) -> None:
     arm, path = Arm(service), f"{COMPUTE}/virtualMachines/{member}"
     assert "scheduledEventsPolicy" not in arm.get(path)["properties"]
     answer = arm.call("PATCH", path, policy())

@@ -43,7 +43,7 @@ def test_the_socket_for_guests_does_not_serve_arm(service: Service, path: str) -
         assert (output.status, output.body) == (404, NOT_FOUND)
 
 
-def test_an_access_token_is_nothing_to_the_control_api(service: Service) -> None:
+def test_the_control_api_refuses_access_tokens(service: Service) -> None:
     secret = token(service, "root", Role.ADMIN).secret.text
     form = {"grant_type": "client_credentials", "client_secret": secret}
     answer = anonymous(
@@ -54,7 +54,7 @@ def test_an_access_token_is_nothing_to_the_control_api(service: Service) -> None
     assert Api(service.control_url, secret).get("/v1/status").status == 200
 
 
-def test_a_page_of_another_site_gets_nothing(service: Service) -> None:
+def test_a_page_of_another_site_is_refused(service: Service) -> None:
     """Not even while there are no tokens, and whoever asks is on this computer."""
     site = {"Host": HOST, "Origin": "https://evil.example"}
     target = f"{RESTART}?api-version=2024-07-01"

@@ -92,7 +92,7 @@ def test_a_machine_shows_its_host_and_its_planned_maintenance(service: Service, 
     assert status["maintenanceWindowStartTime"] == not_before
 
 
-def test_what_clients_index_is_there(arm: Arm) -> None:
+def test_fields_that_clients_index_are_present(arm: Arm) -> None:
     machine = arm.get(f"{MACHINES}/web-0")["properties"]
     scale_set = arm.get(f"{COMPUTE}/virtualMachineScaleSets/flex")["properties"]
     profile = scale_set["virtualMachineProfile"]
@@ -117,7 +117,7 @@ def test_a_spot_machine_has_spot_priority(arm: Arm) -> None:
 
 
 @pytest.mark.parametrize("name", ["nobody", "far-0", "flex_0", "0"])
-def test_others_do_not_exist_there(arm: Arm, name: str) -> None:
+def test_machines_outside_of_the_resource_group_are_not_found(arm: Arm, name: str) -> None:
     answer = arm.call("GET", f"{MACHINES}/{name}")
     assert code(answer) == (404, "ResourceNotFound")
     assert f"'Microsoft.Compute/virtualMachines/{name}'" in message(answer)
@@ -177,7 +177,9 @@ def test_an_operation_that_is_held_shows_the_reason(service: Service, arm: Arm) 
     assert status["properties"]["message"] == f"Reboot {event.id}: {event.explain()}"
 
 
-def test_a_client_is_to_ask_more_often_towards_the_end(service: Service, arm: Arm) -> None:
+def test_retry_after_gets_shorter_towards_the_end_of_an_operation(
+    service: Service, arm: Arm
+) -> None:
     """On a real clock; on a virtual one, time may have passed at once."""
     service["web-0"].get()
     answer = arm.call("POST", f"{MACHINES}/web-0/restart")
@@ -218,7 +220,9 @@ def test_a_repeated_request_raises_nothing_more(service: Service, arm: Arm) -> N
     assert arm.status_of(anew) == "InProgress"
 
 
-def test_one_client_id_for_good_is_a_new_request_each_time(service: Service, arm: Arm) -> None:
+def test_a_client_id_that_never_changes_starts_a_new_operation_after_each_end(
+    service: Service, arm: Arm
+) -> None:
     """As with a pipeline whose id is that of the whole run."""
     operations = []
     for _ in range(6):
@@ -235,7 +239,7 @@ def test_one_client_id_for_good_is_a_new_request_each_time(service: Service, arm
     assert {arm.status_of(answer) for answer in operations} == {"Succeeded"}
 
 
-def test_repeated_after_all_is_over_a_request_gets_the_same_operation(
+def test_a_request_repeated_after_its_end_gets_the_same_operation(
     service: Service, arm: Arm
 ) -> None:
     """Its answer may have been lost, with the service or the connection."""
@@ -336,7 +340,7 @@ def test_the_history_shows_the_caller(service: Service) -> None:
     assert (event.by, event.cause[:4]) == ("ops", "arm/")
 
 
-def test_an_operation_of_others_does_not_exist(service: Service) -> None:
+def test_an_operation_of_another_caller_is_not_found(service: Service) -> None:
     admin = Arm(service, token(service, "ops", Role.ADMIN).secret.text)
     answer = admin.call("POST", f"{MACHINES}/web-0/restart")
     tenant = Arm(service, token(service, "t", Role.TENANT, groups=("batch",)).secret.text)

@@ -168,7 +168,7 @@ def test_the_api_returns_the_location_of_a_fault_and_counts_it(service: Service,
     assert api.get(where).status == 404
 
 
-def test_the_api_clears_all(service: Service, api: Api) -> None:
+def test_the_api_clears_all_faults(service: Service, api: Api) -> None:
     for kind in ("gone", "sudden"):
         api.post("/v1/faults", {"kind": kind})
     cleared = api.call("DELETE", "/v1/faults")

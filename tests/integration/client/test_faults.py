@@ -76,7 +76,7 @@ def lived(face: ClientVariant, service: Service, event: Event) -> list[str]:
 
 
 @pytest.mark.parametrize(("kind", "more"), ON_REQUESTS, ids=lambda value: str(value))
-def test_answers_that_are_not_in_order(
+def test_a_client_outlasts_spoiled_answers(
     face: ClientVariant,
     service: Service,
     web: Group,
@@ -104,7 +104,7 @@ def test_answers_that_are_not_in_order(
     service.verdict().check()
 
 
-def test_a_first_answer_that_takes_two_minutes(
+def test_a_client_waits_two_minutes_for_a_first_answer(
     face: ClientVariant, service: Service, web: Group
 ) -> None:
     web[0].restart()
@@ -118,7 +118,9 @@ def test_a_first_answer_that_takes_two_minutes(
     service.verdict().check()
 
 
-def test_started_without_scheduled(face: ClientVariant, service: Service, web: Group) -> None:
+def test_an_event_that_was_never_scheduled_is_reported_as_started(
+    face: ClientVariant, service: Service, web: Group
+) -> None:
     service.faults.add("sudden", machine="web_0", times=1)
     event = web[0].restart()
     reported = [face.next(), face.next()]
@@ -131,7 +133,9 @@ def test_started_without_scheduled(face: ClientVariant, service: Service, web: G
     service.verdict().check()
 
 
-def test_scheduled_that_vanishes(face: ClientVariant, service: Service, web: Group) -> None:
+def test_an_event_that_vanishes_is_reported_as_withdrawn(
+    face: ClientVariant, service: Service, web: Group
+) -> None:
     service.faults.add("vanish", machine="web_0", times=1)
     event = web[0].restart()
     reported = [face.next(), face.next()]
@@ -142,7 +146,7 @@ def test_scheduled_that_vanishes(face: ClientVariant, service: Service, web: Gro
     service.verdict().check()
 
 
-def test_notice_much_shorter_than_documented(
+def test_a_notice_that_is_too_short_is_reported_as_it_is(
     face: ClientVariant, service: Service, web: Group
 ) -> None:
     service.faults.add("short-notice", machine="web_0", times=1)

@@ -227,7 +227,7 @@ def test_without_tokens_local_programs_are_let_in(service: Service) -> None:
     assert api.get("/v1/tokens").json() == []
 
 
-def test_the_first_token_closes_the_door(service: Service) -> None:
+def test_requests_without_a_token_are_refused_once_there_is_one(service: Service) -> None:
     api = Api(service.control_url)
     made = api.post("/v1/tokens", {"name": "alice", "role": "admin"})
     assert made.status == 201

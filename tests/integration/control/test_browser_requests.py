@@ -77,7 +77,7 @@ def test_requests_for_its_own_host_names_are_answered(api: Api, host: str) -> No
         "\xff",
     ],
 )
-def test_a_name_that_was_made_to_lead_here_gets_nothing(api: Api, host: str) -> None:
+def test_a_request_for_a_foreign_host_name_is_refused(api: Api, host: str) -> None:
     """DNS rebinding: the browser takes it for the page's own site, and says so."""
     for target in ("/v1/status", "/metrics", "/healthz", "/nowhere"):
         refused = api.get(target, Host=host)
@@ -130,7 +130,7 @@ def test_pages_of_other_sites_read_nothing_and_do_nothing(
     assert changed(service) == before
 
 
-def test_ones_own_page_and_a_typed_address_may_look(api: Api) -> None:
+def test_requests_of_own_pages_and_typed_addresses_are_answered(api: Api) -> None:
     own = f"http://127.0.0.1:{port(api)}"
     assert api.get("/v1/status", **{"Sec-Fetch-Site": "none"}).status == 200
     assert api.get("/v1/status", **{"Sec-Fetch-Site": "same-origin"}).status == 200
@@ -139,7 +139,7 @@ def test_ones_own_page_and_a_typed_address_may_look(api: Api) -> None:
     assert api.get("/v1/status", Origin=own.replace("http", "https")).status == 403
 
 
-def test_a_link_from_elsewhere_leads_to_what_is_open(api: Api) -> None:
+def test_a_link_from_another_site_leads_to_open_pages(api: Api) -> None:
     link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
     assert api.get("/healthz", **link).status == 200
 
@@ -211,7 +211,7 @@ def dressed(answer: Answer) -> None:
     assert not [name for name in headers if name.startswith("access-control-")]
 
 
-def test_every_answer_keeps_browsers_from_doing_more_with_it(api: Api) -> None:
+def test_every_answer_has_headers_that_restrict_browsers(api: Api) -> None:
     for target in (
         *("/v1/status", "/metrics", "/healthz", "/schema/openapi.json", "/docs"),
         *("/nowhere", "/v1/machines/nobody", "/v1/status?x=1"),
@@ -223,7 +223,7 @@ def test_every_answer_keeps_browsers_from_doing_more_with_it(api: Api) -> None:
     dressed(api.get("/v1/status", Origin="https://evil.example"))
 
 
-def test_all_this_holds_with_tokens_too() -> None:
+def test_requests_of_other_sites_are_refused_with_tokens_too() -> None:
     with Service(FLEET, sockets=True) as service:
         api = api_with_token(service, "alice", Role.ADMIN)
         assert api.get("/v1/status").status == 200
@@ -235,7 +235,7 @@ def test_all_this_holds_with_tokens_too() -> None:
 
 
 @pytest.mark.parametrize("path", ["//v1/status", "/v1//status", "//v1/machines", "///metrics"])
-def test_no_other_way_of_writing_a_path_gets_past(service: Service, path: str) -> None:
+def test_a_path_with_doubled_slashes_is_not_found(service: Service, path: str) -> None:
     here = service.control_url.removeprefix("http://")
     host, _, number = here.rpartition(":")
     api = Api(service.control_url)

@@ -33,7 +33,7 @@ def encoding(answer: ApiResponse) -> str:
 
 
 @pytest.mark.parametrize("in_thread", [0, 10**9])
-def test_a_list_is_a_fraction_as_long_and_the_same(
+def test_a_compressed_list_is_shorter_and_has_the_same_content(
     service: Service, monkeypatch: pytest.MonkeyPatch, in_thread: int
 ) -> None:
     monkeypatch.setattr(compression, "IN_THREAD", in_thread)
@@ -59,7 +59,7 @@ def test_short_answers_are_not_compressed(service: Service) -> None:
     assert answer.body["virtual"] is True
 
 
-def test_an_answer_to_a_change_never_is(service: Service) -> None:
+def test_an_answer_to_a_change_is_not_compressed(service: Service) -> None:
     """A new token stands in such an answer: its length must not tell anything about it."""
     body = FLEET.replace("web_99", "web_100").encode()
     answer = ask(service, "PUT", "/v1/fleet?plan=true", raw=body, accept_encoding="gzip")
@@ -103,7 +103,7 @@ def test_the_client_accepts_compressed_answers(
     assert len(machines) == 100
 
 
-def test_strangers_cannot_have_anything_compressed() -> None:
+def test_answers_to_unknown_callers_are_not_compressed() -> None:
     with Service(FLEET, sockets=True) as service:
         page = ask(service, "GET", "/docs", accept_encoding="gzip")
         assert encoding(page) == "gzip"  # as long as there are no tokens, nobody is a stranger

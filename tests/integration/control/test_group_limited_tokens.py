@@ -365,7 +365,7 @@ def test_a_tenant_sees_no_more_of_a_host_than_its_name(scene: Scene) -> None:
     assert all(answer.status == 200 for answer in everything)
 
 
-def test_who_sees_a_host_of_its_own_does_not_learn_of_others_where_machines_could_go(
+def test_a_tenant_does_not_learn_which_other_hosts_machines_could_move_to(
     scene: Scene,
 ) -> None:
     api = api_with_token(scene.service, "rock", Role.OPERATOR, groups=("web",))

@@ -273,7 +273,7 @@ def rollout(**more: Any) -> Rollout:
     )
 
 
-def test_a_restart_writes_nothing_twice(tmp_path: Path) -> None:
+def test_a_restart_records_nothing_twice(tmp_path: Path) -> None:
     state = tmp_path / "state.db"
     with Service(FLEET, state=state) as service:
         service.get("web_1")
@@ -569,7 +569,7 @@ def test_a_group_that_is_enabled_again_has_new_first_sights(service: Service) ->
     assert ("seen", "web_0") in story(service, event=event.id)
 
 
-def test_an_export_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_tasks_run_while_a_history_is_exported(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a store that answers at once, too: after every page."""
     monkeypatch.setattr(service_history, "EXPORT_PAGE", 3)
     with Service(SAMPLE) as service:
@@ -632,7 +632,7 @@ def test_an_export_holds_one_page_in_memory(
     ]
 
 
-def test_an_export_that_breaks_off_is_no_export(
+def test_an_interrupted_export_fails_and_leaves_no_file(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service_history, "EXPORT_PAGE", 3)

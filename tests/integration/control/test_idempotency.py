@@ -247,7 +247,7 @@ def test_the_answer_of_a_request_that_changed_nothing_is_kept_as_well(service: S
     assert (again.status, again.raw) == (200, first.raw)
 
 
-def test_of_two_requests_with_one_key_one_is_carried_out() -> None:
+def test_one_of_two_requests_with_the_same_key_is_carried_out() -> None:
     store = _Slow()
     with Service(SAMPLE, sockets=True, store=store) as service:
         store.slow = True
@@ -291,7 +291,7 @@ class _Slow(MemoryStore):
 
 
 @pytest.mark.parametrize("key", ["", "a b", "ä", "x" * 201])
-def test_a_key_that_is_none_is_refused(service: Service, key: str) -> None:
+def test_an_invalid_key_is_refused(service: Service, key: str) -> None:
     reported = ask(service, "POST", "/v1/events", SCHEDULE, Idempotency_Key=key)
     assert reported.status == 400
     assert "visible ASCII characters" in reported.body["detail"]

@@ -55,7 +55,7 @@ def test_the_fleet_is_counted_along_with_every_change(service: Service) -> None:
     assert after['forewarn_hosts{health="healthy"}'] == len(client.hosts()) - 1
 
 
-def test_the_life_of_an_event_in_numbers(service: Service) -> None:
+def test_metrics_follow_an_event_to_its_end(service: Service) -> None:
     service.get("web_0")
     service.get("sql-0")
     event = service.schedule("Reboot", "web_0", notice="20m")
@@ -129,7 +129,7 @@ class Failing(MemoryStore):
         await super()._persist(*given)
 
 
-def test_a_store_that_fails_is_counted_and_seen() -> None:
+def test_a_failure_of_the_store_is_counted() -> None:
     store = Failing(Disk())
     with Service(SAMPLE, sockets=True, front=True, store=store) as service:
         store.fails = True
@@ -192,13 +192,13 @@ def scraped(service: Service, **headers: str) -> str:
         return text
 
 
-def test_a_scrape_can_be_had_as_openmetrics(service: Service) -> None:
+def test_a_scrape_is_answered_in_openmetrics_on_request(service: Service) -> None:
     text = scraped(service, Accept="application/openmetrics-text;version=1.0.0")
     assert text.endswith("# EOF\n")
     assert "forewarn_commits_total" in text
 
 
-def test_a_scrape_walks_nothing() -> None:
+def test_a_scrape_does_not_walk_over_the_fleet() -> None:
     """However many machines there are: what it looks at is counted already."""
     machines = tuple(MachinePut(Machine(name=f"m{n}")) for n in range(50))
     with Service(SAMPLE, sockets=True, front=True) as service:
@@ -259,7 +259,7 @@ def test_every_metric_is_documented_and_every_documented_one_exists(service: Ser
     assert documented - not_here == exposed - not_here
 
 
-def test_the_documented_labels_are_those_there_are(service: Service) -> None:
+def test_the_documented_labels_are_those_of_the_metrics(service: Service) -> None:
     text = (DOCS / "operate" / "monitoring.md").read_text()
     service.get("web_0")
     service.schedule("Reboot", "web_0")

@@ -157,7 +157,7 @@ def test_the_login_page_explains_why_there_is_no_access(
     assert browser.session(service)["name"] == ""
 
 
-def test_a_person_who_does_not_log_in_there_does_not_here(service: Service, issued: Issuer) -> None:
+def test_a_login_that_the_issuer_refuses_is_refused(service: Service, issued: Issuer) -> None:
     issued.denies = True
     browser = Browser()
     assert browser.get(at_issuer(service, browser))[0] == 403
@@ -187,7 +187,9 @@ def test_wrong_answers_from_one_address_are_counted(service: Service) -> None:
     assert statuses == {401, 429}
 
 
-def test_without_a_client_nobody_is_sent_anywhere(service: Service, issued: Issuer) -> None:
+def test_without_a_client_no_browser_is_redirected_to_the_issuer(
+    service: Service, issued: Issuer
+) -> None:
     accept(service, issued.config())
     browser = Browser()
     assert browser.session(service)["login"] == ""

@@ -201,7 +201,7 @@ def test_a_page_of_past_events_goes_on_though_the_last_one_is_forgotten(service:
     assert names(service, first.next) == ids[1::-1]
 
 
-def test_events_in_the_order_in_which_they_may_start(service: Service) -> None:
+def test_events_are_listed_in_the_order_in_which_they_may_start(service: Service) -> None:
     def later(hours: int, machine: str) -> str:
         body = {"type": "Reboot", "machines": [machine], "notice": hours * 3600}
         return str(ask(service, "POST", "/v1/events", body).body["id"])
@@ -289,7 +289,7 @@ def test_machines_are_filtered(service: Service, query: str, found: list[str]) -
         ("/v1/hosts?health=healthy", ["h1", "h2"]),
     ],
 )
-def test_groups_and_hosts_by(service: Service, target: str, found: list[str]) -> None:
+def test_groups_and_hosts_are_filtered(service: Service, target: str, found: list[str]) -> None:
     service.document("web_0")
     service.clock.advance("1h")
     ask(service, "POST", "/v1/hosts/h10/degrade", {})

@@ -147,7 +147,7 @@ def test_a_resource_that_has_changed_meanwhile_is_not_changed(service: Service, 
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_of_two_changes_with_the_same_tag_one_succeeds(service: Service, what: str) -> None:
+def test_one_of_two_changes_with_the_same_tag_succeeds(service: Service, what: str) -> None:
     """Both are let in before either is committed: only inside the transaction can it be answer."""
     _thing, where, method, verb, body = CHANGES[what]
     path = where(service)
@@ -259,7 +259,7 @@ def test_if_match_is_refused_where_there_is_no_tag(service: Service) -> None:
     assert "takes no If-Match" in answer.body["detail"]
 
 
-def test_every_thing_that_can_be_changed_has_a_tag() -> None:
+def test_every_resource_that_can_be_changed_has_a_tag() -> None:
     tagged = {name.split()[1] for name, one in OPERATIONS.items() if one.tagged}
     for name, operation in OPERATIONS.items():
         if operation.conditional:

@@ -62,7 +62,7 @@ def test_every_refusal_has_a_kind(
     assert body["instance"] == f"urn:uuid:{reported.headers['x-request-id']}"
 
 
-def test_a_form_is_no_json(service: Service) -> None:
+def test_a_form_instead_of_json_is_refused(service: Service) -> None:
     reported = ask(
         service,
         *("POST", "/v1/events"),
@@ -72,7 +72,7 @@ def test_a_form_is_no_json(service: Service) -> None:
     is_problem(reported, "media-type")
 
 
-def test_the_methods_that_there_are_are_named(service: Service) -> None:
+def test_a_wrong_method_is_answered_with_the_allowed_ones(service: Service) -> None:
     reported = ask(service, "PUT", "/v1/events")
     assert set(reported.headers["allow"].split(", ")) == {"GET", "POST", "OPTIONS"}
     reported = ask(service, "OPTIONS", "/v1/events")
@@ -99,7 +99,7 @@ def test_problems_have_suggestions_and_pointers(service: Service) -> None:
     ("field", "value"),
     [("short_notice", 0), ("short_notice", "true"), ("duration", "5"), ("duration", 1.5)],
 )
-def test_a_body_is_taken_at_its_word(service: Service, field: str, value: object) -> None:
+def test_a_value_of_a_similar_type_is_refused(service: Service, field: str, value: object) -> None:
     body = {"type": "Reboot", "machines": ["web_0"], field: value}
     reported = ask(service, "POST", "/v1/events", body)
     assert is_problem(reported, "invalid")["errors"]
@@ -131,7 +131,7 @@ def test_a_change_that_could_not_be_stored_did_not_happen(
     assert ask(service, "POST", "/v1/machines/web_0/restart", idempotency_key="k").status == 200
 
 
-def test_data_that_is_no_http_is_refused_with_a_problem(service: Service) -> None:
+def test_data_that_is_not_http_is_refused_with_a_problem(service: Service) -> None:
     parts = urlsplit(service.control_url)
     with socket.create_connection((parts.hostname or "", parts.port or 0), 20) as raw:
         raw.sendall(b"nonsense\r\n\r\n")

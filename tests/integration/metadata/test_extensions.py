@@ -226,7 +226,7 @@ def test_a_change_that_shows_in_no_document_answers_no_wait(
         assert line.answer().status == 200
 
 
-def test_all_who_wait_get_the_new_document(groups: Groups, service: Service) -> None:
+def test_all_waiting_requests_get_the_new_document(groups: Groups, service: Service) -> None:
     group = groups.enabled()
     tag = group[0].get().header("etag")
     with contextlib.ExitStack() as stack:
@@ -398,7 +398,7 @@ def test_a_wait_enables_its_group(groups: Groups, service: Service) -> None:
     assert service._session.node.store.groups[group.name].enabled
 
 
-def test_a_wait_that_enables_may_then_wait(groups: Groups, service: Service) -> None:
+def test_a_wait_that_enables_its_group_goes_on_to_wait(groups: Groups, service: Service) -> None:
     known = groups.enabled()[0].get().header("etag")  # the empty document is the same everywhere
     group = groups.unpolled()
     with group[0].line() as line:
@@ -409,7 +409,7 @@ def test_a_wait_that_enables_may_then_wait(groups: Groups, service: Service) -> 
 
 
 @WAYS
-def test_enabling_takes_the_time_it_takes(front: bool) -> None:
+def test_a_wait_is_answered_when_enabling_has_taken_its_time(front: bool) -> None:
     delay = "2m"
     with Service(fleet_of(1), sockets=True, front=front, enable_delay=delay) as service:
         guest = Guest(service, "web0_0")
@@ -544,7 +544,7 @@ def test_waits_are_throttled_and_still_signs_of_life(front: bool, time: list[flo
         assert guest.say(wait_for()).status == 200
 
 
-def test_a_body_is_not_larger_than_any_other(groups: Groups) -> None:
+def test_a_body_beyond_the_limit_is_refused(groups: Groups) -> None:
     group = groups.enabled()
     id = an_event(group)
     for target in (f"PUT {READY}/{id}", f"GET {WAIT}"):
@@ -840,7 +840,7 @@ def test_a_machine_postpones_an_event_for_its_group_within_the_policy(
     assert postpone(groups.enabled()[0], id, later).status == 404
 
 
-def test_a_wait_without_a_socket_waits_as_well() -> None:
+def test_a_wait_in_process_waits_as_well() -> None:
     with Service(fleet_of(1)) as service:
         tag = service.get("web0_0").headers["etag"]
         response: list[int] = []

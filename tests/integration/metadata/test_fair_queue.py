@@ -437,7 +437,7 @@ def throttled(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Guest, Callable
         yield guest, later
 
 
-def test_a_rate_is_looked_at_before_a_body_is(
+def test_the_rate_is_checked_before_the_body_is_read(
     throttled: tuple[Guest, Callable[[], None]],
 ) -> None:
     guest, later = throttled

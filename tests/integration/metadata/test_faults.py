@@ -89,7 +89,7 @@ def in_order(answer: RawResponse) -> None:
         ("empty", {}, 200, b""),
     ],
 )
-def test_an_answer_without_a_document(
+def test_a_fault_answers_without_a_document(
     service: Service, kind: FaultKind, words: dict[str, object], status: int, body: bytes
 ) -> None:
     service.faults.add(kind, machine="web_0", times=1, **words)  # type: ignore[arg-type]
@@ -103,7 +103,7 @@ def test_an_answer_without_a_document(
         assert line.answer().json()["Events"] == [], "on the same connection, all is well again"
 
 
-def test_a_document_without_its_events(service: Service) -> None:
+def test_a_fault_removes_the_events_of_a_document(service: Service) -> None:
     number = polled(service).json()["DocumentIncarnation"]
     service.faults.add("no-events", times=1)
     answer = polled(service)
@@ -111,7 +111,7 @@ def test_a_document_without_its_events(service: Service) -> None:
     in_order(answer)
 
 
-def test_a_document_that_is_called_plain_text(service: Service) -> None:
+def test_a_fault_calls_a_document_plain_text(service: Service) -> None:
     before = polled(service)
     service.faults.add("plain", times=1)
     answer = polled(service)
@@ -122,7 +122,9 @@ def test_a_document_that_is_called_plain_text(service: Service) -> None:
 
 
 @pytest.mark.parametrize("version", ["2020-07-01", "2017-08-01"])
-def test_raw_control_characters_wait_for_an_event_to_be_in(service: Service, version: str) -> None:
+def test_a_fault_puts_control_characters_into_the_first_document_with_an_event(
+    service: Service, version: str
+) -> None:
     poll = POLL.replace(b"2020-07-01", version.encode())
     fault = service.faults.add("control-characters", times=1)
     assert exchange(place(service), poll).json()["Events"] == []
@@ -138,7 +140,7 @@ def test_raw_control_characters_wait_for_an_event_to_be_in(service: Service, ver
     assert exchange(place(service), poll).json()["Events"][0]["Resources"] == ["web_0"]
 
 
-def test_half_a_document_and_a_closed_connection(service: Service) -> None:
+def test_a_fault_sends_half_a_document_and_closes(service: Service) -> None:
     whole = polled(service).body
     service.faults.add("truncated", times=1)
     with RawConnection(place(service)) as line:
@@ -148,7 +150,7 @@ def test_half_a_document_and_a_closed_connection(service: Service) -> None:
         assert line.over() == whole[: len(whole) // 2]
 
 
-def test_an_answer_that_does_not_go_on_until_the_client_gives_up(service: Service) -> None:
+def test_a_fault_stalls_an_answer_until_the_client_gives_up(service: Service) -> None:
     whole = polled(service).body
     service.faults.add("stalled", times=1)
     with RawConnection(place(service)) as line:
@@ -171,7 +173,7 @@ def test_a_stalled_answer_is_cut_when_its_time_is_over(service: Service) -> None
         assert line.over() == whole[: len(whole) // 2]
 
 
-def test_a_connection_that_is_cut_without_an_answer(service: Service) -> None:
+def test_a_fault_resets_a_connection_without_an_answer(service: Service) -> None:
     service.faults.add("reset", times=1)
     with RawConnection(place(service)) as line:
         line.send(POLL)
@@ -227,7 +229,7 @@ def test_a_slow_approval_counts_at_once(service: Service, threads: ThreadPoolExe
 
 @pytest.mark.parametrize("kind", ["throttled", "gone", "error"])
 @pytest.mark.parametrize("takes_effect", [None, False, True])
-def test_an_approval_that_is_answered_with_a_failure(
+def test_a_failed_approval_takes_effect_if_the_fault_says_so(
     service: Service, kind: FaultKind, takes_effect: bool | None
 ) -> None:
     event = service.restart("web_0")
@@ -242,7 +244,7 @@ def test_an_approval_that_is_answered_with_a_failure(
 
 @pytest.mark.parametrize("kind", ["stalled", "reset"])
 @pytest.mark.parametrize("takes_effect", [None, False, True])
-def test_an_approval_whose_answer_is_lost(
+def test_an_unanswered_approval_takes_effect_unless_the_fault_says_otherwise(
     service: Service, kind: FaultKind, takes_effect: bool | None
 ) -> None:
     event = service.restart("web_0")
@@ -269,7 +271,7 @@ def test_the_incarnation_starts_over(service: Service) -> None:
     assert event.status == "Scheduled"
 
 
-def test_only_an_incarnation_that_there_is_starts_over(service: Service) -> None:
+def test_an_incarnation_of_a_disabled_group_does_not_start_over(service: Service) -> None:
     service.disable("web")
     fault = service.faults.add("incarnation", times=1)
     assert polled(service).json()["DocumentIncarnation"] == 1
@@ -316,7 +318,7 @@ def test_only_what_is_answered_200_enables_a_group(service: Service, kind: Fault
     assert group.enabled is (kind not in ("throttled", "gone", "error", "reset"))
 
 
-def test_those_without_a_fault_stay_on_the_short_way(service: Service) -> None:
+def test_machines_without_a_fault_are_answered_by_front(service: Service) -> None:
     front = service._session.node.front
     service.faults.add("gone", machine="web_0")
     assert [polled(service, name).status for name in ("web_1", "jump")] == [200, 200]

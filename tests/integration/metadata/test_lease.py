@@ -101,7 +101,7 @@ def answers_other_requests(patch: pytest.MonkeyPatch) -> None:
     ],
     ids=["answers known polls", "answers other requests"],
 )
-def test_a_node_without_its_lease_is_caught_that(
+def test_a_broken_node_without_its_lease_is_caught(
     broken: Callable[[pytest.MonkeyPatch], None],
     reason: str,
     nodes: ControlNodes,

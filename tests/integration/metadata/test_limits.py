@@ -165,7 +165,7 @@ def test_a_silent_connection_is_idle(service: Service, guest: Guest, time: Guard
 
 @pytest.mark.parametrize("kept", [False, True])
 @pytest.mark.parametrize("sent", [GET[:1], GET[:-1], b"PROPF", b"\r\n"])
-def test_a_head_takes_ten_seconds_from_its_first_byte(
+def test_a_head_is_waited_for_ten_seconds_from_its_first_byte(
     service: Service, guest: Guest, other: Guest, time: Guard, kept: bool, sent: bytes
 ) -> None:
     with guest.line() as line:
@@ -214,7 +214,7 @@ def test_a_slow_head_behind_a_good_request_is_cut_off_as_well(
 
 
 @pytest.mark.parametrize("head", [POST, CHUNKED], ids=["length", "chunked"])
-def test_a_body_takes_ten_seconds(
+def test_a_body_is_waited_for_ten_seconds(
     service: Service, guest: Guest, other: Guest, time: Guard, head: bytes
 ) -> None:
     with guest.line() as line:
@@ -286,7 +286,7 @@ HEADS = {
 
 @pytest.mark.parametrize("pieces", [1, 3])
 @pytest.mark.parametrize("what", HEADS)
-def test_a_head_has_sixteen_kibibytes(
+def test_a_head_is_limited_to_16_kibibytes(
     service: Service, guest: Guest, other: Guest, what: str, pieces: int
 ) -> None:
     def send_in_pieces(line: RawConnection, data: bytes) -> None:
@@ -305,7 +305,7 @@ def test_a_head_has_sixteen_kibibytes(
         assert (answer.status, answer.header("connection")) == (400, "close")
 
 
-def test_a_head_has_sixty_four_lines(service: Service, guest: Guest) -> None:
+def test_a_head_is_limited_to_64_lines(service: Service, guest: Guest) -> None:
     lines = [f"X{n}: y" for n in range(LIMITS.max_head_lines - 2)]  # beside Host and Metadata
     with guest.line() as line, hit(service):
         assert send_poll(line, request("GET", events(NEWEST), METADATA, *lines)).status == 200
@@ -315,7 +315,7 @@ def test_a_head_has_sixty_four_lines(service: Service, guest: Guest) -> None:
         assert (answer.status, answer.header("connection")) == (400, "close")
 
 
-def test_a_body_has_sixty_four_kibibytes(service: Service, guest: Guest) -> None:
+def test_a_body_is_limited_to_64_kibibytes(service: Service, guest: Guest) -> None:
     size = LIMITS.max_body
     with hit(service):
         assert guest.post(b" " * size).status == 400, "it is no approval"
@@ -327,7 +327,7 @@ def test_a_body_has_sixty_four_kibibytes(service: Service, guest: Guest) -> None
 
 
 @pytest.mark.parametrize("behind", [b"0\r\nX: ", b"0\r\n"], ids=["its value", "its name"])
-def test_a_trailer_is_not_endless_either(service: Service, guest: Guest, behind: bytes) -> None:
+def test_a_trailer_is_limited_like_a_head(service: Service, guest: Guest, behind: bytes) -> None:
     """Sixteen megabytes of it: whoever still listens would keep them all."""
     with guest.line() as line:
         line.send(CHUNKED + behind)
@@ -395,7 +395,7 @@ def lines(guest: Guest, count: int, data: bytes = GET) -> Iterator[list[RawConne
 
 
 @pytest.mark.parametrize("data", [GET, ODD], ids=["short", "long"])
-def test_a_machine_has_thirty_two_connections(
+def test_a_machine_is_limited_to_32_connections(
     service: Service, guest: Guest, other: Guest, data: bytes
 ) -> None:
     with lines(guest, LIMITS.max_connections_per_machine, data) as held:
@@ -507,7 +507,7 @@ def held_by(service: Service, *sources: str) -> list[RawConnection]:
     return made
 
 
-def test_a_machine_with_two_addresses_has_so_many_connections(by_source: Service) -> None:
+def test_a_machine_with_two_addresses_has_one_limit_of_connections(by_source: Service) -> None:
     first = by_source.addresses["web0_0"]
     until_closed(by_source)
     held = held_by(by_source, first, "127.0.9.1", first)
@@ -542,7 +542,7 @@ def test_unknown_callers_share_a_limit_of_connections(front: bool) -> None:
             line.close()
 
 
-def test_all_together_have_so_many_connections(by_source: Service) -> None:
+def test_the_connections_of_all_machines_together_are_limited(by_source: Service) -> None:
     until_closed(by_source)
     machines = [by_source.addresses[f"web{n % 2}_{n // 2}"] for n in range(5)]
     held = held_by(by_source, *machines, *machines)

@@ -67,7 +67,7 @@ def put_ready(guest: Guest, id: str, note: str) -> RawResponse:
     "path", ["/", "/v1/machines", "/v1/tokens", "/metrics", "/healthz", "/docs", "/v1/backup"]
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_the_guests_socket_has_nothing_of_the_control_api(
+def test_the_socket_for_guests_does_not_serve_the_control_api(
     service: Service, method: str, path: str
 ) -> None:
     response = Guest(service, "web0_0").say(request(method, path, METADATA, body=b"{}"))
@@ -81,7 +81,7 @@ def test_the_id_of_an_event_cannot_be_guessed(service: Service) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_page_in_a_guests_browser_asks_in_vain(service: Service, version: str) -> None:
+def test_a_page_in_a_guests_browser_is_refused(service: Service, version: str) -> None:
     """What a browser sends for a page without asking first, and what it asks first."""
     guest = Guest(service, "web0_0")
     guest.get()
@@ -100,7 +100,7 @@ def test_a_page_in_a_guests_browser_asks_in_vain(service: Service, version: str)
     assert guest.statuses() == {event.id: "Scheduled"}
 
 
-def test_a_guest_that_changes_its_mind_without_end_is_held_to_its_rate(
+def test_a_guest_that_keeps_changing_its_readiness_is_held_to_its_rate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Every change of its readiness is a commit on disk: `throttle` holds for these as well."""
@@ -218,7 +218,7 @@ def named() -> Iterator[Service]:
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
-def test_a_name_that_could_be_taken_for_something_else_is_none(named: Service, name: str) -> None:
+def test_an_ambiguous_name_is_refused(named: Service, name: str) -> None:
     """As a machine's, a group's and a host's, in a fleet and alone; what there is stays."""
     api = Api(named.control_url)
     before = api.get("/v1/fleet").body

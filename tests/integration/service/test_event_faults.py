@@ -301,7 +301,7 @@ def _poll(service: Service, machine: str, dice: random.Random) -> None:
                 service.post(machine, write_approval([event["EventId"]]))
 
 
-def test_without_the_mark_the_judge_would_accuse(service: Service) -> None:
+def test_the_judge_reports_a_fault_that_is_not_marked(service: Service) -> None:
     """The test above could fail."""
     lines: list[dict[str, Any]] = []
     assert service._session.node.trace is not None

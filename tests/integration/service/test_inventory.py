@@ -200,7 +200,7 @@ def test_what_runs_on_two_hosts_is_unclear_and_stays_where_it_was() -> None:
     play(body)
 
 
-def test_a_host_that_cannot_be_reached_says_nothing() -> None:
+def test_nothing_is_concluded_from_a_host_that_cannot_be_reached() -> None:
     async def body(of: Fleet) -> None:
         of.see("h2", vm("web_0"), whole=True)
         await until_async(lambda: "h1" in of.problem("web_0"))

@@ -95,7 +95,7 @@ def test_a_machine_that_was_not_back_is_back_when_it_polls(service: Service) -> 
     assert [machine.not_back is None for machine in group.machines] == [True, True]
 
 
-def test_operators_are_shown_who_is_not_back() -> None:
+def test_operators_are_shown_machines_that_are_not_back() -> None:
     with Service(TEXT, driver=Quick(), sockets=True) as service:
         service.get("web_0")
         id = restarted(service)
@@ -162,7 +162,7 @@ def test_a_service_that_was_restarted_goes_on_waiting() -> None:
     run(body())
 
 
-def test_others_have_their_turn_while_very_many_machines_are_looked_at(
+def test_other_tasks_run_while_very_many_machines_are_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(returns, "LOAD_SLICE", 1)

@@ -143,7 +143,7 @@ def test_attempts_of_the_last_leader_are_observed_with_a_higher_fence(url: str) 
     run(body())
 
 
-def test_who_takes_over_moves_a_machine_to_where_it_was_to_go(url: str) -> None:
+def test_a_node_that_takes_over_keeps_the_target_of_a_move(url: str) -> None:
     async def body() -> None:
         first, second = Asked(), Asked()
         async with nodes(url, first, second) as (c1, c2):

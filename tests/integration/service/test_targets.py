@@ -173,7 +173,7 @@ def make_room(service: Service, machines: int) -> None:
     assert not isinstance(done, Refused)
 
 
-def test_those_that_wait_for_a_host_go_on_one_by_one_as_there_is_room() -> None:
+def test_machines_that_wait_for_a_host_move_one_by_one_as_there_is_room() -> None:
     disk = Disk()
     with Service(ONE_PLACE, store=MemoryStore(disk)) as service:
         service.host("h1").fail()
@@ -343,7 +343,7 @@ def test_a_drain_says_where_machines_can_go() -> None:
         assert going in outcomes.notes
 
 
-def test_where_machines_would_go_can_be_asked_before_a_host_is_drained() -> None:
+def test_targets_of_machines_are_shown_before_a_host_is_drained() -> None:
     for fleet, answer in (
         (HERD, "32 machines can move: 7 to h2, 7 to h3, 6 to h4, 6 to h5, 6 to h6"),
         (FULL, "machines web-0, web-2 cannot move"),

@@ -60,7 +60,7 @@ def ids(*numbers: str) -> dict[str, Any]:
     return {"model": "VirtualMachineScaleSetVMInstanceRequiredIDs", "instance_ids": numbers}
 
 
-def test_a_day_of_maintenance(service: Service, sdk: Sdk) -> None:
+def test_machines_are_listed_maintained_and_restarted(service: Service, sdk: Sdk) -> None:
     assert names(sdk.call("virtual_machines.list", GROUP)) == ["jumpbox", "sql-0", "sql-1"]
     assert names(sdk.call("virtual_machines.list_all")) == ["jumpbox", "sql-0", "sql-1"]
 
@@ -101,7 +101,7 @@ def test_a_day_of_maintenance(service: Service, sdk: Sdk) -> None:
     assert "not today" in sdk.wait(restart)["error"]
 
 
-def test_a_query_of_the_resource_graph(service: Service) -> None:
+def test_the_resource_graph_is_queried(service: Service) -> None:
     sdk = Sdk(environment(service.arm.url, service.arm.ca, "any"))
     query: dict[str, Any] = {
         "model": "QueryRequest",
@@ -122,7 +122,7 @@ def test_a_query_of_the_resource_graph(service: Service) -> None:
     sdk.close()
 
 
-def test_roles_and_limits(service: Service) -> None:
+def test_roles_and_limits_of_tokens_apply(service: Service) -> None:
     token(service, "ops", Role.ADMIN)
     secret = token(service, "team", Role.TENANT, groups=("sql",)).secret.text
     sdk = Sdk(environment(service.arm.url, service.arm.ca, secret))

@@ -84,7 +84,7 @@ def test_fenced_starts_a_program_with_inherited_signals(tmp_path: Path) -> None:
     assert masks(ended.stdout) == [0, HANG_UP]
 
 
-def test_the_program_of_a_driver(tmp_path: Path, script: Path) -> None:
+def test_serve_starts_a_driver_program_with_inherited_signals(tmp_path: Path, script: Path) -> None:
     settings = write_settings(tmp_path, f'driver = "command"\n[command]\nprogram = ["{script}"]\n')
     with running_service(tmp_path, settings, before=BEFORE) as running:
         event = running.post("/v1/events", {"type": "Reboot", "machines": ["web-0"]})
@@ -92,7 +92,9 @@ def test_the_program_of_a_driver(tmp_path: Path, script: Path) -> None:
         assert kept(script) == [0, 0]  # serve has a use for SIGHUP
 
 
-def test_the_command_of_an_agents_hook(service: Service, tmp_path: Path, script: Path) -> None:
+def test_the_agent_starts_a_hook_with_inherited_signals(
+    service: Service, tmp_path: Path, script: Path
+) -> None:
     rest = ["[[rule]]", 'hooks = ["save"]', "[hook.save]", f'prepare = ["{script}"]']
     machine = service["sql-0"]
     with running_agent(machine, configured(tmp_path, *rest), before=BEFORE):
@@ -101,7 +103,9 @@ def test_the_command_of_an_agents_hook(service: Service, tmp_path: Path, script:
         event.cancel()
 
 
-def test_the_command_of_a_watcher(service: Service, tmp_path: Path, script: Path) -> None:
+def test_watch_starts_its_command_with_inherited_signals(
+    service: Service, tmp_path: Path, script: Path
+) -> None:
     argv = [*BEFORE, *FOREWARN, "watch", "--json", "--exec", str(script)]
     pipe = subprocess.PIPE
     env = {**environment(tmp_path), **service["sql-1"].env}

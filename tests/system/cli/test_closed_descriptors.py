@@ -146,7 +146,7 @@ def test_the_agent_prepares_without_standard_streams(tmp_path: Path) -> None:
             assert_harmless(pid, (0, 1, 2))
 
 
-def test_a_program_is_run(tmp_path: Path) -> None:
+def test_a_program_is_run_without_standard_streams(tmp_path: Path) -> None:
     """The program itself has what the command was given, or nothing."""
     with Service(real_time=True, sockets=True) as service:
         service.scale_set("web", 1)
@@ -162,7 +162,9 @@ def test_a_program_is_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
-def test_a_short_command_ends_as_ever(closed: tuple[int, ...], tmp_path: Path) -> None:
+def test_a_short_command_succeeds_without_standard_streams(
+    closed: tuple[int, ...], tmp_path: Path
+) -> None:
     def close() -> None:
         for fd in closed:
             os.close(fd)

@@ -94,7 +94,7 @@ def test_every_listing_is_available_as_text_and_as_json(
     reported(shared, *words)
 
 
-def test_an_event_from_schedule_to_its_end(service: Service) -> None:
+def test_an_event_is_followed_from_schedule_to_its_end(service: Service) -> None:
     service.get("web_0")
     event = reported(
         service,

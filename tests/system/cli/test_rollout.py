@@ -47,7 +47,7 @@ def reported(service: Service, *words: str) -> Any:
     return json.loads(result.stdout)
 
 
-def test_a_rollout_from_its_plan_to_its_end(service: Service) -> None:
+def test_a_rollout_is_followed_from_its_plan_to_its_end(service: Service) -> None:
     what = ("--type", "reboot", "--group", "web", "--group", "sql", "--at-once", "2")
     how = ("--window", "daily 08:00-20:00 Europe/Berlin", "--bake", "5m", "--gate-command", "well")
     plan = typed(service, "plan", *what, *how, "--lasts", "10m")
@@ -204,7 +204,7 @@ def test_an_unknown_rollout_is_refused_by_every_verb(service: Service) -> None:
         assert "no rollout 'ABCD'" in result.stderr
 
 
-def test_watching_ends_with_the_rollout_and_tells_how_it_ended(
+def test_watching_ends_with_the_rollout_and_prints_how_it_ended(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever watches looks again and again; here minutes pass between two looks."""

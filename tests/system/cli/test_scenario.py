@@ -199,7 +199,7 @@ def test_a_wrong_selection_of_scenarios_is_refused(words: tuple[str, ...], probl
     assert "passed" not in result.output
 
 
-def test_all_results_as_one_document_for_programs() -> None:
+def test_json_output_has_all_results_in_one_document() -> None:
     result = typed("run", "--all", "--wait", "1s", "--json", "--", "true")
     assert result.exit_code == 1
     report = json.loads(result.stdout)
@@ -321,7 +321,7 @@ def test_a_failing_command_ends_the_run_unless_keep_going_is_set(tmp_path: Path)
     assert "✓ restart is finished" in went_on.stdout
 
 
-def test_a_command_that_has_ended_well_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_command_that_has_succeeded_is_not_waited_for(tmp_path: Path) -> None:
     file = tmp_path / "done.py"
     file.write_text(APP.replace("            approved.add", "            sys.exit(0)\n#"))
     found = scenarios.find("rolling-update")

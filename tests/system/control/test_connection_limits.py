@@ -83,7 +83,7 @@ def test_a_head_without_end_is_cut_off(api: Api) -> None:
     assert api.get("/v1/status").status == 200
 
 
-def test_a_head_has_so_many_lines(api: Api) -> None:
+def test_the_lines_of_a_head_are_limited(api: Api) -> None:
     host = "Host: localhost\r\nConnection: close\r\n"
     for more, status in ((0, b"200"), (1, b"400")):
         with connected(api) as connection:

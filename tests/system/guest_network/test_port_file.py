@@ -54,7 +54,7 @@ def test_a_machine_has_the_addresses_of_the_inventory_and_the_one_of_its_mac(
     assert output.stderr.startswith("note: 3 of 4 ")
 
 
-def test_of_a_port_the_first_file_that_has_it_counts(tmp_path: Path) -> None:
+def test_the_first_file_with_a_port_counts(tmp_path: Path) -> None:
     (tmp_path / "seen").write_text(f"vnet0 {B} web_1\nvnet1 {B} web_1\n")
     ran = run(tmp_path, f"host 10.0.0.1\nvnet0 {A} web_0\n", None, tmp_path / "seen")
     assert ran.returncode == 0, ran
@@ -79,7 +79,9 @@ def test_a_file_without_machines_needs_no_inventory(tmp_path: Path) -> None:
     assert "unregistered { ether : goto learning }" in output.stdout
 
 
-def test_while_ports_are_learned_one_of_an_unknown_machine_is_only_watched(tmp_path: Path) -> None:
+def test_a_port_of_an_unknown_machine_is_only_watched_while_ports_are_learned(
+    tmp_path: Path,
+) -> None:
     output = run(tmp_path, f"vnet0 {A} web_0\nvnet1 {B} who\nlearn\n")
     assert output.returncode == 0
     assert elements(output.stdout, "bridge forewarn registered") == ['"vnet0"']

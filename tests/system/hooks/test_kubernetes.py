@@ -287,7 +287,7 @@ def test_two_thousand_pods_are_listed_in_pages_and_evicted(
 
 
 @pytest.mark.parametrize("first_over", ["A", "B"])
-def test_of_two_events_the_last_to_be_over_opens_the_node(
+def test_the_last_of_two_events_uncordons_the_node(
     cluster: Cluster, tmp_path: Path, first_over: str
 ) -> None:
     hooks = {

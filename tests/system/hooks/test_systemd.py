@@ -164,7 +164,9 @@ def test_a_unit_that_takes_too_long_to_stop_fails_the_hook_in_time(
     assert booted.states("stubborn") == ["active"]
 
 
-def test_the_units_of_a_user_s_own_manager(booted: BootedSystemd, tmp_path: Path) -> None:
+def test_units_of_a_users_manager_are_stopped_and_started(
+    booted: BootedSystemd, tmp_path: Path
+) -> None:
     booted.done("systemctl", "stop", "app")
     booted.done("systemctl", "start", "manager")
     own = {"XDG_RUNTIME_DIR": PLACE}

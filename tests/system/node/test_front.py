@@ -188,7 +188,7 @@ def test_a_long_poll_is_read_whole(service: Service, group: Group, size: int, wa
         assert send_poll(line, data).status == 200
 
 
-def test_a_flood_of_polls_that_are_all_different(
+def test_a_flood_of_different_polls_is_answered(
     service: Service, group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If a machine could have as many of them remembered."""
@@ -327,7 +327,7 @@ def test_polls_are_recorded_the_same_with_and_without_front(
     assert grown == [0] * 12 + [5, 1]
 
 
-def test_to_poll_on_a_kept_connection_keeps_a_group_listening() -> None:
+def test_polling_on_a_kept_connection_keeps_a_group_enabled() -> None:
     with Service(fleet_of(1), sockets=True, front=True, silence="24h") as service:
         guest = Guest(service, "web0_0")
         guest.get()
@@ -373,7 +373,7 @@ def test_a_poll_on_a_kept_connection_enables_its_group_and_ends_it(
         assert group[0].get().all("connection") == []
 
 
-def test_a_machine_with_a_detour_bypasses_front(service: Service, group: Group) -> None:
+def test_a_machine_with_a_fault_bypasses_front(service: Service, group: Group) -> None:
     detours = service._session.node.endpoint.detours
     with group[0].line() as line, group[1].line() as other:
         before = send_poll(line)
@@ -849,7 +849,7 @@ def test_without_front_all_requests_go_to_the_server() -> None:
 POLLS = f'forewarn_polls_total{{api_version="{NEWEST}",status="200"}}'
 
 
-def test_a_front_is_counted(service: Service, group: Group) -> None:
+def test_answers_of_front_are_counted(service: Service, group: Group) -> None:
     before = metrics(service.control_url)
     with group[0].line() as line:
         for _ in range(5):

@@ -74,13 +74,13 @@ def test_watchdog_messages_are_sent_only_while_healthy() -> None:
         return looked[-1]
 
     async def life() -> None:
-        telling = asyncio.ensure_future(  # noqa: TID251 - the test is its owner
+        notifications = asyncio.ensure_future(  # noqa: TID251 - the test is its owner
             Notifier(address, watchdog=0.003).keep_notifying(lambda: "fine", well)
         )
         while len(looked) < 8:
             await guard.pause(0.001)
-        telling.cancel()
-        await asyncio.wait([telling])
+        notifications.cancel()
+        await asyncio.wait([notifications])
 
     with NotifySocket(address) as manager:
         asyncio.run(life())

@@ -217,7 +217,7 @@ def test_silent_connections_are_closed(output: bytes) -> None:
             assert guest.recv(4096) == b""
 
 
-def test_hundreds_of_events_in_one_group() -> None:
+def test_hundreds_of_events_of_one_group_start_one_after_the_other() -> None:
     with Service(SAMPLE) as service:
         service.get("web_0")
         for _ in range(300):

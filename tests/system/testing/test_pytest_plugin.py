@@ -143,12 +143,12 @@ def alone(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     return pytester
 
 
-def test_a_run_that_does_not_use_it_imports_nothing_of_it(alone: pytest.Pytester) -> None:
+def test_a_run_that_does_not_use_the_plugin_imports_nothing_of_it(alone: pytest.Pytester) -> None:
     alone.makepyfile(UNUSED)
     alone.runpytest_subprocess(*STRICT).assert_outcomes(passed=1)
 
 
-def test_two_workers_each_with_services_of_their_own(alone: pytest.Pytester) -> None:
+def test_two_workers_have_services_of_their_own(alone: pytest.Pytester) -> None:
     alone.makepyfile(USED)
     result = alone.runpytest_subprocess(
         *(*STRICT, "-p", "xdist", "-p", "anyio", "--dist", "each", "--tx", "2*popen"), timeout=LIMIT

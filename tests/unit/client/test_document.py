@@ -56,7 +56,7 @@ def test_an_invalid_duration_is_unknown(duration: Any) -> None:
         "2018-01-24T22:20:44+01:00",
     ],
 )
-def test_a_time_in_any_form_that_was_ever_sent(response: str) -> None:
+def test_a_time_is_read_in_every_form_that_was_ever_sent(response: str) -> None:
     assert only(NotBefore=response).not_before == datetime(2018, 1, 24, 21, 20, 44, tzinfo=UTC)
 
 
@@ -105,7 +105,7 @@ def test_halves_of_characters_can_be_written_again() -> None:
         (body(EVENT).replace(b'"28512AF7-C957-4500-9BC4-842D6FB531E4"', b"7"), "without EventId"),
     ],
 )
-def test_an_invalid_document_is_not_an_empty_one(response: bytes, why: str) -> None:
+def test_an_invalid_document_is_not_taken_for_an_empty_one(response: bytes, why: str) -> None:
     with pytest.raises(NotADocument, match=why):
         parse_document(response)
 
@@ -137,5 +137,5 @@ def test_any_bytes_are_read_or_refused(response: bytes) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "year"), [(1e300, 9999), (-1e300, 1970), (1.5e9, 2017)])
-def test_no_clock_leaves_the_calendar(seconds: float, year: int) -> None:
+def test_a_time_beyond_the_calendar_is_clamped_to_it(seconds: float, year: int) -> None:
     assert from_timestamp(seconds).year == year

@@ -35,7 +35,7 @@ def test_a_kind_of_failure_is_one_of_a_few_whatever_was_answered(
     assert (state.status.problem, state.status.problem_kind) == ("", "")
 
 
-def test_that_no_endpoint_is_found_is_a_kind_of_its_own() -> None:
+def test_a_missing_endpoint_is_a_kind_of_failure_of_its_own() -> None:
     state = EndpointState(None, long_poll=True, clock=lambda: 0.0)
     state.record_problem("no endpoint answers: …")
     assert state.status.problem_kind == NONE_FOUND

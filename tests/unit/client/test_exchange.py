@@ -54,7 +54,7 @@ def test_an_incomplete_answer_is_not_an_answer(length: int) -> None:
 
 @settings(max_examples=examples(50))
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=4))
-def test_any_bytes_are_read_without_an_exception(pieces: list[bytes]) -> None:
+def test_any_bytes_are_read_as_an_answer_or_a_failure(pieces: list[bytes]) -> None:
     came, _ = fed([*pieces, b""])
     assert came.status is None
     assert came.failure

@@ -96,7 +96,7 @@ def test_an_event_names_this_machine_exactly_or_not_at_all(resource: str, me: bo
         (";;:x;a:b", (("a", "b"),)),
     ],
 )
-def test_tags_in_a_line(line: str, tags: tuple[tuple[str, str], ...]) -> None:
+def test_tags_in_one_text_are_read(line: str, tags: tuple[tuple[str, str], ...]) -> None:
     found = identity.parse_identity(b'{"name":"a","tags":"%s"}' % line.encode())
     assert found is not None
     assert found.tags == tags

@@ -77,7 +77,7 @@ def test_a_poll_sends_the_tag_of_the_document_in_hand() -> None:
 
 
 @pytest.mark.parametrize("tag", ["", "x" * 1_000])
-def test_a_tag_that_is_none_is_not_sent_back(tag: str) -> None:
+def test_an_invalid_tag_is_not_sent_back(tag: str) -> None:
     stage = ScriptedExchanges(in_turn(document(tag=tag)))
     stage.until(3)
     assert {ask.etag for ask in stage.asks} == {""}
@@ -289,7 +289,7 @@ def test_during_an_outage_long_polls_are_not_given_up() -> None:
     assert stage.rules.status.long_poll
 
 
-def test_within_limits_the_length_of_long_polls() -> None:
+def test_long_polls_last_until_the_next_deadline_within_limits() -> None:
     def script(ask: Request) -> tuple[Response, float]:
         if is_wait(ask):
             seconds = float(ask.target.partition("timeout=")[2].partition("&")[0])
@@ -378,7 +378,7 @@ def test_a_client_that_asks_rarely_finds_an_endpoint_that_has_moved() -> None:
     assert stage.rules.status.endpoint == str(B)
 
 
-def test_an_approval_while_the_endpoint_is_being_looked_for_anew() -> None:
+def test_an_approval_is_sent_to_the_endpoint_that_is_found_meanwhile() -> None:
     stage = ScriptedExchanges(places(a=document(EVENT)), endpoint=None, candidates=[A, B])
     looks = stage.snapshots()
     next(looks)

@@ -207,7 +207,9 @@ def test_versions_may_disagree_about_underscores_where_the_kind_is_unknown() -> 
         ({}, "Throttle Result: Too Many Requests", 429),
     ],
 )
-def test_a_refusal_that_was_deserved(asked: dict[str, Any], answer: str, status: int) -> None:
+def test_a_deserved_refusal_is_not_reported(
+    asked: dict[str, Any], answer: str, status: int
+) -> None:
     plain = {"Allow": "GET, POST"} if status == 405 else {}
     honest(Recording().refuse(T0, answer, status, answer_headers=plain, **asked))
 
@@ -221,7 +223,7 @@ def test_the_preview_takes_an_approval_without_the_header() -> None:
     )
 
 
-def test_an_approval_that_could_not_be_made_durable() -> None:
+def test_an_approval_that_could_not_be_made_durable_has_no_effect() -> None:
     honest(
         Recording()
         .see(T0, 2, event())
@@ -285,7 +287,7 @@ def test_a_machine_that_changes_its_group_sees_two_groups_events() -> None:
     )
 
 
-def test_a_stopped_clock_in_a_complete_trace() -> None:
+def test_a_stopped_clock_in_a_complete_trace_is_not_reported() -> None:
     at = {"asked": T0}
     honest(
         Recording(complete=True)

@@ -41,7 +41,7 @@ def test_an_exchange_without_the_time_of_its_request_may_be_old() -> None:
     silent(recording)
 
 
-def test_a_new_event_before_one_seen_by_a_version_that_cannot_see_it() -> None:
+def test_an_event_before_one_that_a_version_cannot_see_proves_nothing() -> None:
     silent(
         Recording()
         .see(T0, 5, event(B), version="2017-03-01")
@@ -64,7 +64,7 @@ def test_an_incarnation_may_change_and_the_events_look_the_same() -> None:
     silent(Recording().see(T0, 5, event()).see(T0 + 1, 7, event()))
 
 
-def test_a_start_too_close_to_tell() -> None:
+def test_a_start_too_close_to_an_answer_is_not_reported() -> None:
     silent(Recording().see(T0, 5, event()).see(DUE - 0.005, 6, started(event())))
 
 
@@ -158,7 +158,7 @@ def test_what_holds_an_event_may_be_hidden_from_an_old_version() -> None:
     )
 
 
-def test_a_hold_on_a_machine_of_unknown_domain() -> None:
+def test_a_machine_of_an_unknown_domain_may_hold_an_event() -> None:
     elsewhere = started(event(B, resources=["removed"]))
     silent(
         Recording()
@@ -168,7 +168,7 @@ def test_a_hold_on_a_machine_of_unknown_domain() -> None:
     )
 
 
-def test_an_overdue_event_after_an_outage() -> None:
+def test_an_overdue_event_after_an_outage_is_not_reported() -> None:
     silent(
         Recording()
         .see(DUE + 1, 5, event())
@@ -177,7 +177,7 @@ def test_an_overdue_event_after_an_outage() -> None:
     )
 
 
-def test_a_request_that_waited_through_an_outage() -> None:
+def test_a_request_that_waited_through_an_outage_proves_nothing() -> None:
     silent(
         Recording()
         .see(DUE + 1, 5, event())
@@ -203,7 +203,7 @@ def test_a_list_with_one_unknown_id_is_refused_as_a_whole() -> None:
     silent(Recording().see(T0, 5, event()).approve(T0 + 1, A, B, status=400, answer=BAD))
 
 
-def test_an_event_forgotten_after_its_retention() -> None:
+def test_the_id_of_a_forgotten_event_may_be_refused() -> None:
     silent(
         Recording()
         .see(T0, 5, event())
@@ -242,7 +242,7 @@ def test_a_caller_close_to_a_change_of_the_fleet_may_be_unknown() -> None:
     )
 
 
-def test_a_caller_from_an_unlisted_address_where_addresses_are_not_all_known() -> None:
+def test_a_caller_from_an_unlisted_address_may_be_a_machine() -> None:
     silent(
         Recording(fleet=False)
         .fleet(T0, machines={"web_0": {"group": "web"}})
@@ -250,7 +250,7 @@ def test_a_caller_from_an_unlisted_address_where_addresses_are_not_all_known() -
     )
 
 
-def test_one_address_that_asks_as_several_machines() -> None:
+def test_an_address_of_several_machines_proves_nothing() -> None:
     # Where each machine has an address to be asked at, only Host tells them disconnected.
     recording = Recording(fleet=False)
     for t, host, incarnation in ((0, "127.0.1.1", 9), (1, "127.0.1.2", 3), (2, "127.0.1.1", 9)):
@@ -296,7 +296,7 @@ def test_headers_that_were_not_recorded_are_not_missed() -> None:
         {"method": "POST", "body": '{"x":NaN}'},
     ],
 )
-def test_requests_that_the_promises_leave_open(changed: dict[str, object]) -> None:
+def test_requests_that_the_promises_leave_open_are_not_judged(changed: dict[str, object]) -> None:
     for status in (200, 400):
         recording = Recording()
         recording.exchange(T0, status=status, answer="", tag='"x1"', **changed)  # type: ignore[arg-type]
@@ -313,7 +313,7 @@ def test_requests_that_the_promises_leave_open(changed: dict[str, object]) -> No
         {"kind": "approval", "t": T0 + 2, "event": A},
     ],
 )
-def test_a_clock_that_may_have_jumped_ahead(excuse: dict[str, object]) -> None:
+def test_a_clock_that_may_have_jumped_ahead_excuses_a_start(excuse: dict[str, object]) -> None:
     recording = Recording().note({"kind": "up", "t": T0 - 5, "clock": "wall"}).note(excuse)
     recording.see(T0, 5, event(), host="h1", real=100.0)
     recording.see(DUE + 1, 6, started(event()), host="h1", real=763.0)
@@ -327,7 +327,7 @@ def test_clocks_of_different_hosts_are_not_compared() -> None:
     silent(recording)
 
 
-def test_an_event_that_starts_in_time_by_all_clocks() -> None:
+def test_an_event_that_starts_in_time_by_all_clocks_is_not_reported() -> None:
     recording = Recording().note({"kind": "up", "t": T0 - 5, "clock": "wall"})
     recording.see(T0, 5, event(), host="h1", real=100.0)
     recording.see(DUE + 1, 6, started(event()), host="h1", real=1000.5)

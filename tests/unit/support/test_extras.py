@@ -29,7 +29,7 @@ def test_an_extra_is_known_by_all_that_it_installs(extra: extras.Extra) -> None:
     extras.need(extra, "this test")
 
 
-def test_what_the_service_and_the_test_kit_share_is_required_alike() -> None:
+def test_shared_requirements_of_service_and_kit_are_the_same() -> None:
     server, kit = requirements("server"), requirements("test")
     shared = kit.keys() - OF_THE_KIT
     assert {name: server.get(name) for name in shared} == {name: kit[name] for name in shared}

@@ -94,7 +94,7 @@ def test_a_body_is_sent(server: str) -> None:
         (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 300, "not HTTP"),
     ],
 )
-def test_what_is_no_answer_fails_without_its_words(server: str, raw: bytes, why: str) -> None:
+def test_an_invalid_answer_fails_without_being_repeated(server: str, raw: bytes, why: str) -> None:
     with pytest.raises(FetchFailed) as failed:
         got(f"{server}/{raw.hex()}")
     assert str(failed.value) == why

@@ -130,7 +130,7 @@ def test_no_more_is_read_than_somebody_receives(monkeypatch: pytest.MonkeyPatch)
     play(body)
 
 
-def test_who_sends_waits_until_the_other_end_reads() -> None:
+def test_a_sender_waits_until_the_other_end_reads() -> None:
     async def body() -> None:
         async with connection() as (stream, theirs):
             while stream._sendable is None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from forewarn.support.repeats import MAX_KINDS, RepeatCounter
 
 
-def test_the_first_the_tenth_and_the_hundredth_are_worth_a_line() -> None:
+def test_the_first_tenth_and_hundredth_repeat_are_logged() -> None:
     repeats = RepeatCounter()
     due = [count for count, line in (repeats.add("x") for _ in range(150)) if line]
     assert due == [1, 10, 100]
     assert repeats.add("y") == (1, True)
 
 
-def test_several_at_once_are_counted_and_may_pass_a_mark() -> None:
+def test_repeats_added_at_once_are_logged_if_they_pass_a_power_of_ten() -> None:
     repeats = RepeatCounter()
     assert repeats.add("x", 7) == (7, True)
     assert repeats.add("x", 2) == (9, False)

@@ -166,7 +166,7 @@ ROWS = [
 NAMES = [f"{version.name}.{status}.{type}.json" for version, status, type in ROWS]
 
 
-def test_the_files_are_what_their_own_derivation_says() -> None:
+def test_golden_files_agree_with_the_table_of_versions() -> None:
     derived = runpy.run_path(str(GOLDEN / "make_golden.py"))["golden"]()
     found = {path.name: path.read_bytes() for path in GOLDEN.glob("*.json")}
     captures = {name: found.pop(name) for name in CAPTURES}
@@ -208,7 +208,7 @@ def test_a_type_the_version_does_not_know_is_not_listed(version: Version) -> Non
     assert listed == [type for type in EVENTS if type in version.types]
 
 
-def test_the_first_document_of_a_quiet_group() -> None:
+def test_the_first_document_of_a_group_is_empty() -> None:
     for version in VERSIONS:
         assert render(Document(1), version) == b'{"DocumentIncarnation":1,"Events":[]}'
 

@@ -261,7 +261,7 @@ def test_an_event_is_postponed_until_a_time_as_documents_have_it(until: str) -> 
         b"[" * 9_999,
     ],
 )
-def test_any_other_time_is_refused(body: bytes) -> None:
+def test_a_postponement_in_any_other_form_is_refused(body: bytes) -> None:
     assert read_postponement(body) == errors.BAD_POSTPONEMENT
 
 

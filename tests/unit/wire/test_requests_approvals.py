@@ -118,7 +118,7 @@ def test_a_body_without_start_requests_is_refused(body: bytes) -> None:
         b'{"EventId":123456789012345678901234567890}',
     ],
 )
-def test_an_entry_without_a_string_for_an_id_spoils_them_all(entry: bytes) -> None:
+def test_an_entry_without_a_string_as_its_id_refuses_the_whole_approval(entry: bytes) -> None:
     for entries in (entry, b'{"EventId":"A"},' + entry, entry + b',{"EventId":"A"}'):
         assert read_approval(b'{"StartRequests":[' + entries + b"]}") == errors.NO_EVENT_ID
 

@@ -22,17 +22,17 @@ TABLE = {
 }
 
 
-def test_there_are_seven_in_the_order_of_their_release() -> None:
+def test_seven_versions_are_listed_in_the_order_of_their_release() -> None:
     assert [version.name for version in VERSIONS] == list(TABLE)
     assert sorted(TABLE) == list(TABLE)
 
 
-def test_the_newest_is_the_last() -> None:
+def test_the_newest_version_is_the_last() -> None:
     assert NEWEST.name == "2020-07-01"
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_each_shows_what_it_was_released_with(name: str) -> None:
+def test_each_version_shows_what_it_was_released_with(name: str) -> None:
     version = BY_NAME[name]
     row = (
         set(version.types),
@@ -58,7 +58,7 @@ def test_only_the_preview_puts_an_underscore_before_a_machine_of_the_infrastruct
         assert version.resource("web_0", iaas=True) == expected
 
 
-def test_a_role_instance_of_a_cloud_service_never_has_one() -> None:
+def test_a_role_instance_of_a_cloud_service_never_has_an_underscore() -> None:
     for version in VERSIONS:
         assert version.resource("FrontEnd_IN_0", iaas=False) == "FrontEnd_IN_0"
 

@@ -24,7 +24,7 @@ from ai4s.jobq.scheduled_events import (  # type: ignore[import-not-found]
 from tell import tell
 
 
-class ToldEvent(asyncio.Event):
+class ReportedEvent(asyncio.Event):
     """An asyncio.Event that reports its changes."""
 
     def set(self) -> None:
@@ -49,7 +49,7 @@ async def main(poll_seconds: float) -> None:
 
     async with (
         ScheduledEventHandler(report, poll_interval_seconds=poll_seconds),
-        PreemptionEventHandler(ToldEvent(), poll_interval_seconds=poll_seconds),
+        PreemptionEventHandler(ReportedEvent(), poll_interval_seconds=poll_seconds),
     ):
         await asyncio.Event().wait()
 

@@ -325,7 +325,7 @@ def test_a_prepare_that_never_began_is_cancelled_when_the_event_starts_or_it_is_
 
 
 @pytest.mark.parametrize(("source", "approved"), [("User", ["E1.1"]), ("Platform", [])])
-def test_user_at_once_means_users(source: str, approved: list[str]) -> None:
+def test_user_at_once_approves_events_of_users_only(source: str, approved: list[str]) -> None:
     world = AgentWorld(a_case(hook("a"), of=event(source=source), approve="user-at-once"))
     world.turn()
     assert world.approved == approved

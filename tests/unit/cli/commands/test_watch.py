@@ -180,7 +180,9 @@ def test_the_number_of_shown_events_is_limited() -> None:
     assert "and 5 more" in shown
 
 
-def test_a_table_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_events_are_printed_as_a_table_without_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     print_events([EVENT, STARTED], lambda event: event.affects("web_0"), NOW)
     print_events([], lambda _: False, NOW)
     lines = capsys.readouterr().out.splitlines()

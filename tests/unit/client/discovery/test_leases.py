@@ -85,7 +85,7 @@ def test_the_name_comes_from_dhclients_own_configuration(root: Path) -> None:
     assert leases.offered_addresses(root) == ("10.0.0.1",)
 
 
-def test_of_each_interface_the_last_lease_counts(root: Path) -> None:
+def test_the_last_lease_of_each_interface_counts(root: Path) -> None:
     first = lease("option unknown-245 a:0:0:1;") + lease("option unknown-245 a:0:0:2;", "eth1")
     put(root, DHCLIENT, first + lease("option unknown-245 a:0:0:3;"))
     assert leases.offered_addresses(root) == ("10.0.0.3", "10.0.0.2")
@@ -223,7 +223,7 @@ def test_a_pipe_is_left_alone(root: Path) -> None:
     os.close(end)
 
 
-def test_of_too_many_files_only_the_newest_are_read(root: Path) -> None:
+def test_only_the_newest_of_too_many_files_are_read(root: Path) -> None:
     for number in range(leases.MAX_FILES + 3):
         address = f"OPTION_245=0a0000{number + 1:02x}"
         put(root, f"run/systemd/netif/leases/{number}", address, changed=number)

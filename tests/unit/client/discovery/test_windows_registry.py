@@ -28,7 +28,7 @@ def test_the_registry_keeps_one_option_after_the_other() -> None:
     assert [option.code for option in windows_registry.parse_options(cut)] == [15, 43]
 
 
-def test_elsewhere_there_is_no_registry() -> None:
+def test_other_systems_have_no_registry() -> None:
     assert windows_registry.all_offers() == []
 
 

@@ -17,7 +17,7 @@ from forewarn.core.windows.may_postpone import MayPostpone, parse_may_postpone
         ("1d1h1m, once", MayPostpone(DAY + HOUR + MINUTE), "90060s, once"),
     ],
 )
-def test_what_may_be_postponed(text: str, allowed: MayPostpone, shown: str) -> None:
+def test_may_postpone_is_read_and_written(text: str, allowed: MayPostpone, shown: str) -> None:
     assert parse_may_postpone(text) == allowed
     assert str(allowed) == shown
     assert parse_may_postpone(shown) == allowed

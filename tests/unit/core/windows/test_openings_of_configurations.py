@@ -135,7 +135,7 @@ def test_a_night_in_which_the_clocks_change_is_shorter_or_longer(evening: str, h
         assert is_open((nights,), instant) == (local.hour >= 22 or local.hour < 4)
 
 
-def test_the_last_opening_before_a_deadline() -> None:
+def test_the_last_opening_before_a_deadline_is_found() -> None:
     now = at("2027-01-15 12:00")
     assert last_opening((NIGHTS,), now, at("2027-01-18 12:00")) == at("2027-01-17 22:00")
     inside = at("2027-01-18 01:00")

@@ -58,7 +58,7 @@ def test_an_invalid_window_is_refused_with_what_would_be_valid(text: str, compla
         ("2026-12-24 18:00", "2026-12-24 18:00", "2026-12-25 00:00", "UTC"),
     ],
 )
-def test_how_blackouts_are_written(text: str, begins: str, ends: str, zone: str) -> None:
+def test_blackouts_are_read_and_written(text: str, begins: str, ends: str, zone: str) -> None:
     blackout = parse_blackout(text)
     assert (blackout.begins, blackout.ends) == (at(begins, zone), at(ends, zone))
     assert blackout.text == " ".join(text.split())

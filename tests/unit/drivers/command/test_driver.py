@@ -84,7 +84,7 @@ def check(text: str, **settings: Any) -> object:
         (126, Unknown("the program ended with exit code 126: word", "word")),
     ],
 )
-def test_what_each_exit_code_of_perform_means(
+def test_each_exit_code_of_perform_has_its_outcome(
     run: Callable[[Coroutine[Any, Any, object]], object], code: int, expected: object
 ) -> None:
     assert run(shell(f"echo word; exit {code}").perform(TASK)) == expected
@@ -102,7 +102,7 @@ def test_what_each_exit_code_of_perform_means(
         (255, Later(None, "the program ended with exit code 255: word")),
     ],
 )
-def test_what_each_exit_code_of_observe_means(code: int, expected: object) -> None:
+def test_each_exit_code_of_observe_has_its_outcome(code: int, expected: object) -> None:
     assert observe(f"echo word; exit {code}") == expected
 
 
@@ -183,7 +183,7 @@ def test_a_program_that_is_not_configured_for_host_work_is_not_called_for_it() -
         ),
     ],
 )
-def test_what_each_exit_code_of_check_means(code: int, expected: object) -> None:
+def test_each_exit_code_of_check_has_its_outcome(code: int, expected: object) -> None:
     assert check(f"echo looking; echo locked >&2; exit {code}") == expected
 
 
@@ -344,11 +344,11 @@ def test_only_events_that_move_machines_can_report_moves() -> None:
 
 
 @pytest.mark.parametrize("line", ['{"level": "info", "msg": "done"}', "{done}", "[1]", "null", '"'])
-def test_other_last_connections_are_just_output(line: str) -> None:
+def test_a_last_line_that_is_not_an_answer_is_output(line: str) -> None:
     assert perform(f"echo '{line}'") == Done({}, line)
 
 
-def test_the_reason_is_the_last_line_that_is_no_answer() -> None:
+def test_the_reason_is_the_last_line_that_is_not_an_answer() -> None:
     refused = perform("""echo no disk; echo '{"unsuitable": ["b"]}'; exit 20""")
     answer = '{"unsuitable": ["b"]}'
     assert refused == Failed("no disk", "no disk", answer, unsuitable=("b",))
@@ -365,7 +365,7 @@ def test_an_answer_that_is_longer_than_the_output_that_is_kept_is_no_output() ->
     assert json.loads(done.answer) == {"moved": {"web_0": "c"}}
 
 
-def test_of_much_output_the_last_is_kept() -> None:
+def test_only_the_end_of_long_output_is_kept() -> None:
     done = perform("yes nonsense | head -c 50000000; echo; echo the end; exit 20")
     assert isinstance(done, Failed)
     assert done.why == "the end"
@@ -523,7 +523,7 @@ def test_groups_whose_programs_hang_keep_no_other_waiting(hanging_groups: int) -
     asyncio.run(body())
 
 
-def test_one_group_runs_only_so_many_programs_at_a_time(tmp_path: Path) -> None:
+def test_the_number_of_programs_of_one_group_is_limited(tmp_path: Path) -> None:
     """One always, and its share of what groups have in common."""
 
     async def body() -> None:
@@ -550,7 +550,7 @@ def test_one_group_runs_only_so_many_programs_at_a_time(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
-def test_a_program_of_an_earlier_life_is_waited_for_before_another_is_started(
+def test_a_program_started_before_a_restart_is_waited_for_before_another_is_started(
     tmp_path: Path,
 ) -> None:
     log, release = tmp_path / "log", tmp_path / "release"

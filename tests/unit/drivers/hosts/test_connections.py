@@ -121,7 +121,7 @@ def test_the_certificates_of_a_host_may_be_refused_later(tmp_path: Path) -> None
     ],
     ids=repr,
 )
-def test_whoever_sends_what_it_must_not_is_kept_out_for_a_while(
+def test_a_process_that_sends_what_it_must_not_is_kept_out_for_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: msgspec.Struct | bytes, why: str
 ) -> None:
     async def body(control: Fleet) -> None:

@@ -50,7 +50,7 @@ def test_deletes_of_two_groups_are_not_coupled() -> None:
     )
 
 
-def test_a_delete_that_was_raised_after_the_other_started() -> None:
+def test_a_delete_raised_after_the_other_started_is_not_waited_for() -> None:
     silent(
         Recording()
         .see(T0, 5, ONE)
@@ -61,7 +61,7 @@ def test_a_delete_that_was_raised_after_the_other_started() -> None:
     )
 
 
-def test_a_delete_that_may_have_been_raised_after_the_other_started() -> None:
+def test_a_delete_that_may_have_been_raised_later_is_not_waited_for() -> None:
     # The slow answer may be the older one, of before the other was raised.
     silent(
         Recording()
@@ -135,7 +135,7 @@ def test_a_delete_that_vanishes_may_have_been_withdrawn() -> None:
     silent(coupled().see(T0 + 60, 6, OTHER))
 
 
-def test_a_group_that_was_disabled_in_between() -> None:
+def test_deletes_are_not_coupled_after_a_disabling() -> None:
     silent(
         coupled()
         .note({"kind": "disabled", "t": T0 + 10, "group": "web"})
@@ -145,7 +145,7 @@ def test_a_group_that_was_disabled_in_between() -> None:
     )
 
 
-def test_an_impact_beside_an_answer_of_the_same_moment() -> None:
+def test_an_impact_at_the_moment_of_an_answer_proves_no_order() -> None:
     silent(coupled().impact(T0 + 5, type="Terminate").see(T0 + 6, 7, OTHER).see(T0 + 9, 8))
 
 
@@ -155,7 +155,7 @@ def test_an_unapproved_delete_is_only_early() -> None:
     assert {finding.rule for finding in judgement.findings} == {"early-start", "impact-early"}
 
 
-def test_one_finding_names_one_of_many() -> None:
+def test_a_finding_names_one_of_several_deletes() -> None:
     many = [
         event(f"{number:08X}-0000-4000-8000-000000000000", type="Terminate") for number in range(30)
     ]

@@ -91,7 +91,7 @@ def test_a_small_step_is_drift(seconds: float) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 500, None])
-def test_an_approval_that_was_under_way_when_the_service_went(status: int | None) -> None:
+def test_an_approval_under_way_at_the_outage_may_be_the_reason(status: int | None) -> None:
     silent(
         paused()
         .see(DUE - 40, 5, event())
@@ -102,7 +102,7 @@ def test_an_approval_that_was_under_way_when_the_service_went(status: int | None
     )
 
 
-def test_an_approval_that_was_answered_after_the_start() -> None:
+def test_an_approval_answered_after_the_start_may_be_the_reason() -> None:
     silent(
         paused()
         .up(DUE - 30)
@@ -112,7 +112,7 @@ def test_an_approval_that_was_answered_after_the_start() -> None:
     )
 
 
-def test_an_operators_approval_beside_the_start() -> None:
+def test_an_operators_approval_beside_the_start_may_be_the_reason() -> None:
     silent(
         paused()
         .up(DUE - 30)
@@ -121,7 +121,7 @@ def test_an_operators_approval_beside_the_start() -> None:
     )
 
 
-def test_an_event_that_may_have_started_before_the_outage() -> None:
+def test_an_event_that_may_have_started_before_the_outage_is_not_reported() -> None:
     # Nobody asked between its NotBefore and the kill.
     silent(paused().up(DUE + 30).see(DUE + 33, 6, started(event())).impact(DUE + 34))
     # Nor is it known whether the service was gone at that very moment.
@@ -129,18 +129,18 @@ def test_an_event_that_may_have_started_before_the_outage() -> None:
     silent(paused().down(DUE - 1).up(DUE + 30).see(DUE + 33, 6, started(event())))
 
 
-def test_a_service_that_was_back_before_it_was_killed() -> None:
+def test_a_service_that_was_back_before_it_was_killed_is_not_reported() -> None:
     # It stopped, came back, was killed, came back again; when it was killed is not known.
     silent(paused().down(T0 + 90).up(T0 + 100).up(DUE + 30).see(DUE + 33, 6, started(event())))
     silent(paused().down(T0).up(T0 + 2).up(DUE + 30).see(DUE + 33, 6, started(event())))
 
 
-def test_a_line_that_was_lost_may_tell_that_it_was_back() -> None:
+def test_a_lost_line_may_have_recorded_the_return() -> None:
     recording = paused().down(T0 + 90).up(DUE + 30).see(DUE + 33, 6, started(event()))
     silent(recording.note({"kind": "impact", "t": T0 + 95}))
 
 
-def test_an_answer_that_may_be_of_before_the_interruption() -> None:
+def test_an_answer_that_may_be_older_than_the_outage_is_not_reported() -> None:
     silent(
         paused()
         .up(DUE + 30)
@@ -149,7 +149,7 @@ def test_an_answer_that_may_be_of_before_the_interruption() -> None:
     )
 
 
-def test_a_start_seen_too_late_to_tell() -> None:
+def test_a_start_seen_too_late_is_not_reported() -> None:
     silent(
         paused()
         .up(DUE - 10)
@@ -158,13 +158,13 @@ def test_a_start_seen_too_late_to_tell() -> None:
     )
 
 
-def test_a_start_close_to_the_end_of_the_pause() -> None:
+def test_a_start_close_to_the_end_of_the_pause_is_not_reported() -> None:
     silent(paused().up(DUE - 10).see(DUE, 5, event()).see(DUE + 48.5, 6, started(event())))
     complete = paused(complete=True).up(DUE - 10)
     silent(complete.see(DUE, 5, event()).see(DUE + 49.995, 6, started(event())))
 
 
-def test_an_event_that_was_first_seen_started() -> None:
+def test_an_event_first_seen_started_is_not_reported() -> None:
     silent(
         paused()
         .up(T0 + 100)

@@ -57,7 +57,7 @@ def test_a_request_is_parsed_however_it_is_split(size: int) -> None:
     )
 
 
-def test_a_length_has_so_many_digits() -> None:
+def test_the_digits_of_a_length_are_limited() -> None:
     for zeros in (19, 20, 5_000):
         parser = RequestParser()
         data = POST.replace(b": 5", b": " + b"0" * zeros + b"5")
@@ -120,7 +120,7 @@ def test_trailers_are_as_many_as_header_lines() -> None:
 
 
 @pytest.mark.parametrize(("text", "most"), [(b"&a=1", 63), (b"%41", 256), (b"%zz", 256)])
-def test_a_target_has_so_many_parameters_and_escapes(text: bytes, most: int) -> None:
+def test_the_parameters_and_escapes_of_a_target_are_limited(text: bytes, most: int) -> None:
     for before in (b"/a", b"/?a"):
         parsed([b"GET " + before + text * most + b" HTTP/1.1\r\n\r\n"])
         with pytest.raises(Malformed):

@@ -207,7 +207,7 @@ def test_a_certificate_is_for_one_host(tmp_path: Path) -> None:
     play(body)
 
 
-def test_of_two_nodes_of_one_host_neither_is_served(
+def test_neither_of_two_nodes_of_one_host_is_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_upstream, "MAX_DIAL_PAUSE", 0.1)
@@ -277,7 +277,7 @@ def test_nothing_starts_for_a_machine_whose_node_is_cut_off_and_everything_else_
     play(body)
 
 
-def test_an_approval_is_held_and_asked_again_on_the_next_line(
+def test_an_approval_is_kept_and_sent_again_on_the_next_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_upstream, "HOLD_CALL", PATIENCE)
@@ -1168,7 +1168,7 @@ def test_a_sign_of_life_renews_the_read_lease_but_not_each_of_many(
     play(body)
 
 
-def test_a_node_that_has_nothing_of_a_group_is_sent_nothing() -> None:
+def test_a_node_without_machines_of_a_group_is_sent_nothing_of_it() -> None:
     sent: list[bytes] = []
     nodes: Any = SimpleNamespace(
         machines_on=lambda *_: (), send=lambda _, data: sent.append(data), sent_by=lambda _: 1

@@ -123,7 +123,7 @@ def ended(node: Node) -> str:
     ],
     ids=lambda message: f"{message['type']}-{str(message)[-24:]}",
 )
-def test_a_message_beyond_the_bounds_ends_the_line_and_is_named(
+def test_a_message_beyond_the_bounds_ends_the_connection_and_is_named(
     tmp_path: Path, message: dict[str, Any]
 ) -> None:
     control = Control(tmp_path)
@@ -167,7 +167,7 @@ def test_a_greeting_beyond_the_bounds_is_not_answered(
     play(body)
 
 
-def test_lines_without_a_greeting_are_few(tmp_path: Path) -> None:
+def test_connections_without_a_greeting_are_limited(tmp_path: Path) -> None:
     control = Control(tmp_path)
 
     async def body() -> None:
@@ -189,7 +189,7 @@ def test_lines_without_a_greeting_are_few(tmp_path: Path) -> None:
     [polled(4, []), {"type": "ping", "sent": 1.0}, approval(ids=[guid()]), {"type": "who knows"}],
     ids=lambda message: message["type"],
 )
-def test_a_node_that_sends_too_much_loses_its_line(
+def test_a_node_that_sends_too_much_is_disconnected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, message: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(message_stream, "BURST", 0.2)

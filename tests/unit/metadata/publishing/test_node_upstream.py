@@ -146,7 +146,7 @@ def fail(directory: Path) -> Path:
     return obstacle
 
 
-def test_what_is_held_back_is_shown_only_when_there_has_been_no_line_for_long(
+def test_a_held_change_is_shown_only_after_a_long_disconnection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_upstream, "MAX_HOLD", 0.05)
@@ -256,7 +256,7 @@ def test_control_that_does_not_answer_is_not_waited_for_and_nothing_counts_as_ta
     asyncio.run(body())
 
 
-def test_a_node_that_loses_its_line_again_at_once_waits_before_it_opens_another(
+def test_a_node_that_is_disconnected_again_at_once_waits_before_it_reconnects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def body() -> None:

@@ -28,7 +28,7 @@ def changed(group: GroupNews) -> Changed:
     return Changed(group.view)
 
 
-class Told:
+class ShownGroups:
     """A sink: what guests of each group are shown, None while they have to wait."""
 
     def __init__(self, stage: StagedViews) -> None:
@@ -43,9 +43,9 @@ class Told:
         return view.incarnation if view.enabled else None
 
 
-async def opened(*groups: GroupNews) -> tuple[StagedViews, Told]:
+async def opened(*groups: GroupNews) -> tuple[StagedViews, ShownGroups]:
     stage = StagedViews()
-    reported = Told(stage)
+    reported = ShownGroups(stage)
     stage.begin()
     stage.add_snapshot(groups, {})
     stage.end_snapshot()
@@ -129,7 +129,7 @@ def test_a_change_of_a_hidden_group_stays_hidden() -> None:
     asyncio.run(life())
 
 
-def test_of_two_changes_the_first_alone_is_not_shown() -> None:
+def test_the_first_of_two_changes_is_not_shown_alone() -> None:
     async def life() -> None:
         stage, reported = await opened(news("web", 1))
         stage.stage(2, [changed(news("web", 2))])
@@ -266,7 +266,7 @@ def test_a_group_that_is_about_to_change_when_a_node_begins_is_known_though_not_
 
     async def life() -> None:
         stage = StagedViews()
-        reported = Told(stage)
+        reported = ShownGroups(stage)
         stage.begin()
         web = news("web", 2, ("a",))
         stage.stage(2, [Changed(web.view, web.machines, web.place)])

@@ -221,7 +221,7 @@ async def asked_often(node: Node) -> None:
 
 
 @pytest.mark.parametrize("why", ["it never polled", "operators decide", "it was found before"])
-def test_a_move_is_not_recorded_without_an_operator_if(tmp_path: Path, why: str) -> None:
+def test_an_ambiguous_move_is_not_recorded_without_an_operator(tmp_path: Path, why: str) -> None:
     control = Control(tmp_path)
 
     async def body() -> None:
@@ -333,7 +333,7 @@ def test_a_host_can_have_only_so_many_machines_suspected(
     play(body)
 
 
-def test_of_an_address_of_several_machines_none_is_suspected(tmp_path: Path) -> None:
+def test_a_poll_from_an_address_of_several_machines_suspects_none(tmp_path: Path) -> None:
     control = Control(tmp_path)
     same = FLEET.replace("10.0.0.3", WEB_0)
     control.config = msgspec.structs.replace(

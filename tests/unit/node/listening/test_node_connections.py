@@ -66,7 +66,7 @@ def test_the_host_of_a_certificate_is_the_only_one_that_it_names() -> None:
     assert names("forewarn:node:h1", "forewarn:node:h2") == names() == ""
 
 
-def test_new_lines_have_the_certificate_that_has_replaced_the_old_one(tmp_path: Path) -> None:
+def test_new_connections_use_the_certificate_that_has_replaced_the_old_one(tmp_path: Path) -> None:
     control = Control(tmp_path)
     assert control.config.nodes is not None
     replaced = control.config.nodes.tls
@@ -89,7 +89,7 @@ def test_new_lines_have_the_certificate_that_has_replaced_the_old_one(tmp_path: 
     asyncio.run(play())
 
 
-def test_a_node_waits_while_others_are_being_accepted_and_who_has_given_up_is_left_out(
+def test_a_node_waits_while_others_are_accepted_unless_it_has_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_connections, "MAX_HANDSHAKES", 1)
@@ -125,7 +125,9 @@ def _name(task: asyncio.Task[Any]) -> str:
 
 
 @pytest.mark.parametrize("turns", range(6))
-def test_whoever_comes_while_it_stops_is_not_left_open(tmp_path: Path, turns: int) -> None:
+def test_a_connection_that_comes_while_the_server_stops_is_closed(
+    tmp_path: Path, turns: int
+) -> None:
     nodes: Any = SimpleNamespace(enrollments=None)
     own = Certificates(Authority(tmp_path).issue("127.0.0.1"))
 

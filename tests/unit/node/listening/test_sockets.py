@@ -74,5 +74,7 @@ def test_if_the_second_address_cannot_be_bound_the_first_is_closed_again() -> No
         ("example.org", False, False),
     ],
 )
-def test_who_can_reach_an_address(host: str, is_local: bool, is_confined: bool) -> None:
+def test_addresses_are_known_as_local_or_confined(
+    host: str, is_local: bool, is_confined: bool
+) -> None:
     assert (local(host), confined(host)) == (is_local, is_confined)

@@ -134,7 +134,7 @@ def test_an_aborted_connection_sends_nothing_more(tmp_path: Path) -> None:
     play(body)
 
 
-def test_who_does_not_speak_tls_gets_no_connection(tmp_path: Path) -> None:
+def test_a_peer_without_tls_gets_no_connection(tmp_path: Path) -> None:
     pair = Authority(tmp_path).issue("127.0.0.1")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pair.certificate, pair.key)

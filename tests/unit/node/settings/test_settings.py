@@ -425,7 +425,7 @@ def test_the_example_can_be_used_as_it_is() -> None:
     assert set(output.origins) == {"state"}
 
 
-def test_it_is_documented_which_settings_are_reloaded_and_which_are_not() -> None:
+def test_settings_are_documented_as_reloaded_or_not() -> None:
     text = (ROOT / "docs/reference/settings.md").read_text()
     section = text.partition("### Reloading")[2].partition("\n## ")[0]
     taken, _, left = section.partition("only by a restart")

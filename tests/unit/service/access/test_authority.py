@@ -57,7 +57,7 @@ def test_certificate_of_a_node_is_good_for_its_host_and_nothing_else(
     assert key_digest(found) == key_digest(requested_key(request))
 
 
-def test_names_of_a_request_do_not_count(authority: Authority) -> None:
+def test_names_in_a_signing_request_are_ignored(authority: Authority) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
     other = x509.SubjectAlternativeName([x509.UniformResourceIdentifier("forewarn:node:h2")])
@@ -71,7 +71,7 @@ def test_names_of_a_request_do_not_count(authority: Authority) -> None:
     assert uris == ["forewarn:node:h1"]
 
 
-def test_nothing_outlasts_the_authority(authority: Authority) -> None:
+def test_no_certificate_outlasts_its_authority(authority: Authority) -> None:
     _, request = new_request("h1")
     pem = authority.issue_for_host(requested_key(request), "h1", 2 * AUTHORITY_LIFE)
     end = x509.load_pem_x509_certificate(pem.encode()).not_valid_after_utc
@@ -86,7 +86,7 @@ def test_certificate_of_control_has_all_its_names(authority: Authority) -> None:
     assert [str(name.value) for name in names.value] == ["192.0.2.1", "c1.example.net", "::1"]
 
 
-def test_certificates_of_another_authority_are_not_ours(
+def test_certificates_of_another_authority_are_refused(
     authority: Authority, tmp_path: Path
 ) -> None:
     pair = OtherAuthority(tmp_path).issue("forewarn:node:h1")
@@ -110,7 +110,7 @@ def _request_with_rsa() -> str:
     ],
     ids=["nothing", "garbage", "broken", "long", "RSA"],
 )
-def test_a_request_that_is_none_is_refused(request_text: str) -> None:
+def test_an_invalid_signing_request_is_refused(request_text: str) -> None:
     with pytest.raises(RequestInvalid):
         requested_key(request_text)
 

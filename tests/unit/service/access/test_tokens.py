@@ -210,7 +210,7 @@ def test_no_two_valid_tokens_have_the_same_name(service: Service) -> None:
     assert found.id == again.token.id  # the valid one, of the two that are called so
 
 
-def test_of_two_requests_for_the_same_name_one_is_refused(service: Service) -> None:
+def test_one_of_two_requests_for_the_same_name_is_refused(service: Service) -> None:
     created(service)
     wanted = NewToken(name="bot", role=Role.VIEWER)
 

@@ -97,7 +97,7 @@ def test_a_recurring_event_keeps_its_local_times_and_leaves_out_what_is_excluded
     ]
 
 
-def test_of_an_occurrence_in_an_hour_that_the_clocks_skip_only_the_rest_is_left() -> None:
+def test_an_occurrence_loses_the_hour_that_the_clocks_skip() -> None:
     rule = "RRULE:FREQ=WEEKLY;COUNT=2"
     assert blackouts(f"{BERLIN}20270321T023000 DURATION:PT45M {rule}") == [
         "2027-03-21 02:30 to 2027-03-21 03:15 Europe/Berlin",

@@ -244,7 +244,7 @@ def test_hosts_and_defaults_may_stand_below_what_uses_them() -> None:
     assert parse(f"groups:{second}{first}") == parse(WHOLE)
 
 
-def test_json_is_yaml() -> None:
+def test_a_fleet_in_json_is_read() -> None:
     assert parse(json.dumps(yaml.safe_load(WHOLE))) == parse(WHOLE)
 
 
@@ -440,7 +440,7 @@ loction: here
     assert "'location'" in str(refusal.value)
 
 
-def test_of_very_many_mistakes_some_are_reported() -> None:
+def test_only_some_of_very_many_mistakes_are_reported() -> None:
     machines = ", ".join(f"{{name: m-{n}, spott: true}}" for n in range(2 * MAX_COLLECTED))
     with pytest.raises(FleetError) as refusal:
         parse(f"groups: [{{name: g, kind: availability-set, machines: [{machines}]}}]")

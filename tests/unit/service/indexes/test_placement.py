@@ -116,7 +116,7 @@ def test_the_best_hosts_are_those_that_sorting_all_would_find(
     asyncio.run(play())
 
 
-def test_of_many_hosts_only_the_best_are_offered() -> None:
+def test_only_the_best_of_many_hosts_are_offered() -> None:
     async def play() -> None:
         fleet = Fleet(1, hosts=5 * MAX_OFFERED)
         await fleet.start()

@@ -147,7 +147,7 @@ def test_a_machine_that_comes_while_the_driver_is_asked_is_not_forgotten() -> No
     assert "just been changed" in done.message
 
 
-def test_of_two_plans_for_one_host_one_is_refused(service: Service) -> None:
+def test_one_of_two_plans_for_one_host_is_refused(service: Service) -> None:
     async def both() -> tuple[Any, Any]:
         hosts = service._session.node.hosts
         return await asyncio.gather(
@@ -261,7 +261,7 @@ def test_an_approval_that_takes_all_machines_down_approves_what_is_left(service:
     assert events[third.id].type is EventType.REDEPLOY
 
 
-def test_that_a_node_has_joined_is_recorded_once(service: Service) -> None:
+def test_the_joining_of_a_node_is_recorded_once(service: Service) -> None:
     node = service._session.node
     join(service, "h1")
     seq = node.store.seq

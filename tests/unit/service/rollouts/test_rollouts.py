@@ -603,7 +603,7 @@ def test_a_command_that_hangs_is_given_up(service: Service) -> None:
         ({"gate": Gate(http="http://x/", timeout=0)}, "timeout"),
     ],
 )
-def test_a_rollout_that_cannot_be_is_refused_and_not_stored(
+def test_an_invalid_rollout_is_refused_and_not_stored(
     service: Service, fields: dict[str, Any], complaint: str
 ) -> None:
     assert complaint in refused(service, **fields)
@@ -642,7 +642,7 @@ def test_a_rollout_that_overlaps_an_unfinished_one_is_refused(
     start(service)
 
 
-def test_of_two_starts_at_the_same_moment_one_is_refused(service: Service) -> None:
+def test_one_of_two_starts_at_the_same_moment_is_refused(service: Service) -> None:
     rollouts = service._session.node.rollouts
 
     async def twice() -> list[Any]:
@@ -995,7 +995,7 @@ def test_a_halted_lane_does_not_hold_up_other_lanes(service: Service) -> None:
     assert state(service, rollout) == "done"
 
 
-def test_what_its_window_closes_on_while_it_is_halted_is_announced_after_the_release(
+def test_a_step_whose_window_closes_during_a_halt_is_announced_after_the_release(
     service: Service,
 ) -> None:
     opens = to_datetime(service._session.node.writer.now().at + 20 * MINUTE)
@@ -1108,7 +1108,7 @@ def test_live_migrations_empty_one_host_after_the_other_as_planned(crowded: Serv
         (Conflicts.REFUSE, "paused", ["waiting"]),
     ],
 )
-def test_a_host_that_becomes_a_conflict_while_it_runs(
+def test_a_host_that_becomes_a_conflict_pauses_the_rollout_or_is_skipped(
     service: Service, conflicts: Conflicts, outcome: str, host: list[str]
 ) -> None:
     id = start(service, selection=ALL_HOSTS, conflicts=conflicts)

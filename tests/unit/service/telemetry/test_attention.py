@@ -57,7 +57,7 @@ def test_an_event_that_is_held_says_why_and_what_to_do() -> None:
     ("expires", "found"),
     [(None, []), (NOW + 15 * DAY, []), (NOW + 14 * DAY, [NOW + 14 * DAY]), (NOW, [None])],
 )
-def test_a_certificate_that_expires_soon_or_has_expired(
+def test_a_certificate_needs_attention_before_and_after_it_expires(
     expires: int | None, found: list[int | None]
 ) -> None:
     assert [p.expires for p in attention.of_certificate(expires, NOW)] == found

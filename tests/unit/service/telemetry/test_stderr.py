@@ -112,7 +112,7 @@ def test_a_closed_stderr_is_ignored(stderr: object, monkeypatch: pytest.MonkeyPa
     assert StderrWriter(lambda _: None).write("hello\n") == 6
 
 
-def test_a_process_writes_its_last_connections_and_exits_even_if_they_are_not_read() -> None:
+def test_a_process_writes_its_last_lines_and_exits_even_if_they_are_not_read() -> None:
     says = (
         "from forewarn.service.telemetry.stderr import StderrWriter\n"
         "out = StderrWriter(lambda _: None)\n"

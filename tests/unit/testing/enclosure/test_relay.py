@@ -75,7 +75,7 @@ def test_bytes_go_both_ways_and_a_connection_is_kept(line: Line) -> None:
             assert client.recv(100) == b"answer %d" % number
 
 
-def test_a_half_closed_connection_still_receives_the_answer(line: Line) -> None:
+def test_a_half_closed_connection_receives_the_answer(line: Line) -> None:
     client, server = line.pair()
     with client, server:
         client.sendall(b"all I have to say")

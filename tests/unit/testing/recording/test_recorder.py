@@ -279,19 +279,19 @@ def test_an_invalid_endpoint_is_refused(url: str) -> None:
 
 
 def test_live_text_describes_changes_of_documents(service: Service) -> None:
-    telling, tape = LiveText(), Tape()
+    live_text, tape = LiveText(), Tape()
     made = recorder(service.url("web_0"), tape)
-    assert telling.changes(made.poll()) == ["document 1, no events"]
+    assert live_text.changes(made.poll()) == ["document 1, no events"]
     event = service.schedule("Freeze", "web_1")
     due = f"not before {rfc1123(int(event.not_before.timestamp()))}"
     name = f"Freeze {event.id[:8]} of web_1"
-    assert telling.changes(made.poll()) == [f"{name} is Scheduled, {due}"]
-    assert telling.changes(made.poll()) == []
+    assert live_text.changes(made.poll()) == [f"{name} is Scheduled, {due}"]
+    assert live_text.changes(made.poll()) == []
     service.faults.add("gone", times=2)
-    assert telling.changes(made.poll()) == ["status 410 instead of a document"]
-    assert telling.changes(made.poll()) == []
+    assert live_text.changes(made.poll()) == ["status 410 instead of a document"]
+    assert live_text.changes(made.poll()) == []
     event.cancel()
-    assert telling.changes(made.poll()) == [
+    assert live_text.changes(made.poll()) == [
         "the endpoint returns documents again",
         f"{name} is gone",
     ]

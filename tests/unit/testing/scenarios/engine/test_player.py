@@ -136,7 +136,7 @@ timeline:
     assert re.match("line 12: wait .*'restart'.*approved", wait)
 
 
-def test_a_scenario_ends_at_its_ends(service: Service) -> None:
+def test_a_scenario_ends_at_the_time_that_it_names(service: Service) -> None:
     result = play(
         service,
         """
