@@ -23,7 +23,7 @@
 #   make deb     Debian packages of the service, of a node alone and of the agent alone, in dist/
 #   make rpm     an RPM package of the agent alone, in dist/
 #   make image   an image of the agent as an OCI layout, in dist/ (root only)
-#   make release VERSION=0.2.0  all of these, built from a commit that is tagged, and their checksums;
+#   make release VERSION=0.2.0  these but for the image, built from a commit that is tagged, and their checksums;
 #                RELEASE_ARGS=--dry-run keeps neither (docs/contribute/releasing.md)
 #   make lock    write the requirement locks anew
 

@@ -15,7 +15,8 @@ from helpers.paths import ROOT
 from helpers.waiting import LIMIT
 
 FILES = (
-    *("src", "tools", "docs/*.md", "examples", "deploy", "packages", "packaging", "requirements"),
+    *("src", "tools", "docs/*.md", "docs/*.json", "examples", "deploy", "packages", "packaging"),
+    "requirements",
     *("pyproject.toml", "CHANGELOG.md", "LICENSE", "README.md", ".gitignore"),
 )
 ENTRY = "### Added\n\n- Something new."
@@ -96,8 +97,31 @@ def test_a_release_is_built_committed_and_tagged(repository: Path, tmp_path: Pat
     assert (
         changelog.index("## Unreleased") < changelog.index("## 0.2.0 - 2") < changelog.index(ENTRY)
     )
+    page, manual = "docs/operate/install.md", "packaging/share/man/man1/forewarn.1"
+    description = "docs/reference/openapi.json"
+    for name, named in ((page, "forewarn_0.2.0-1_"), (manual, "forewarn 0.2.0"), (description, "")):
+        text = (repository / name).read_text()
+        assert named in text
+        assert "0.1.0" not in text.replace("10.1.0.0", "")
     with zipfile.ZipFile(out / "forewarn-0.2.0-py3-none-any.whl") as wheel:
         assert b'__version__ = "0.2.0"' in wheel.read("forewarn/__init__.py")
+
+
+def test_a_checkout_of_a_tag_builds_what_was_released(repository: Path, tmp_path: Path) -> None:
+    out, again = tmp_path / "out", tmp_path / "again"
+    done = release(repository, "0.2.0", "--parts", "dist", "--directory", str(out))
+    assert done.returncode == 0, done.stderr
+    git(repository, "commit", "--allow-empty", "--quiet", "--message", "Go on")
+    git(repository, "checkout", "--quiet", "v0.2.0")
+    subprocess.run(
+        ["tools/build-dist", ".venv", str(again)],
+        cwd=repository,
+        env={name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"},
+        check=True,
+        capture_output=True,
+    )
+    shutil.copy(out / "SHA256SUMS", again)
+    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=again, check=True)
 
 
 def test_what_cannot_be_released_is_refused_and_changes_nothing(
