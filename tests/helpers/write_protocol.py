@@ -1,6 +1,6 @@
-"""Write down what the messages between control, nodes and driver processes look like in this
+"""Write down what the messages between control, nodes and driver processes look like in the next
 version, as docs/contribute/releasing.md describes:
-`PYTHONPATH=tests python -m helpers.write_protocol`.
+`PYTHONPATH=tests python -m helpers.write_protocol 0.2.0`.
 
 Each message is there twice, with every field and with those alone that it must have, as it is sent:
 msgpack, in hexadecimal digits.
@@ -9,17 +9,17 @@ msgpack, in hexadecimal digits.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 from msgspec import inspect
 
-from forewarn import __version__
 from forewarn.drivers.hosts.messages import FromDriver, ToDriver
 from forewarn.metadata.publishing.messages import ToControl, ToNode
 from helpers.paths import TESTS
+from helpers.released import refuse_released
 
 PROTOCOLS = TESTS / "unit" / "metadata" / "publishing" / "protocols"
 DIRECTIONS: dict[str, Any] = {
@@ -85,10 +85,11 @@ def lines() -> Iterator[str]:
                 yield json.dumps({"to": to, "kind": message.__name__, "sent": sent.hex()})
 
 
-def main(directory: Path = PROTOCOLS) -> None:
-    directory.mkdir(exist_ok=True)
-    (directory / f"{__version__}.jsonl").write_text("".join(f"{line}\n" for line in lines()))
+def main(version: str) -> None:
+    file = PROTOCOLS / f"{version}.jsonl"
+    refuse_released(file, "pass the number of the next version")
+    file.write_text("".join(f"{line}\n" for line in lines()))
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -44,5 +44,5 @@ def test_what_a_released_version_sends_is_understood(file: Any) -> None:
 
 def test_every_message_of_this_version_is_stored() -> None:
     newest = max(PROTOCOLS.iterdir(), key=lambda f: [int(part) for part in f.stem.split(".")])
-    how = "to store them: PYTHONPATH=tests python -m helpers.write_protocol"
+    how = "to store them: PYTHONPATH=tests python -m helpers.write_protocol NEXT_VERSION"
     assert newest.read_text().splitlines() == list(lines()), how

@@ -1,7 +1,7 @@
-"""Make the stored state file of the current schema: see README.md.
+"""Make the stored state file of the current schema.
 
-Run by hand, never by the tests. It runs a small service on a virtual clock, and writes down, as
-this code reads it, what the state is at the end.
+Run by hand, never by the tests, as README.md shows. It runs a small service on a virtual clock, and
+writes down, as this code reads it, what the state is at the end.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from forewarn.store.port import Batch, HistoryQuery, Key, PollSightings
 from forewarn.store.sql.schema import SCHEMA_VERSION
 from forewarn.testing import Service
 from forewarn.wire.versions import BY_NAME
+from helpers.released import refuse_released
 
 T = TypeVar("T")
 
@@ -204,6 +205,7 @@ def contents(service: Service) -> dict[str, Any]:
 
 
 def main() -> None:
+    refuse_released(HERE / f"{SCHEMA_VERSION}.db.gz", "a change of what it stores is a new schema")
     with tempfile.TemporaryDirectory() as directory:
         state = Path(directory) / "state.db"
         with Service(FLEET, state=state, new_id=new_ids()) as service:
