@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from forewarn.testing import Service
-from forewarn.testing.timeline import Lanes, html, svg, text, watch
+from forewarn.testing.timeline import Lanes, html, text, watch
 from forewarn.verdict.verdict import Verdict
 
 
@@ -58,9 +58,7 @@ def main() -> None:
     if len(sys.argv) < 2:
         sys.stdout.write(text(lanes, title))
         return
-    path = Path(sys.argv[1])
-    drawn = svg(lanes, title) if path.suffix == ".svg" else html(lanes, verdict, title)
-    path.write_text(drawn, encoding="utf-8")
+    Path(sys.argv[1]).write_text(html(lanes, verdict, title), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""Lines of a trace for tests of the timeline, and what its pictures are made of."""
+"""Lines of a trace for tests of the timeline."""
 
 from __future__ import annotations
 
 import json
-import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,6 @@ from forewarn.wire.times import rfc1123
 T = 1_800_000_000.0  # Fri, 15 Jan 2027 08:00:00 GMT
 REBOOT = "28512AF7-C957-4500-9BC4-842D6FB531E4"
 FREEZE = "FE88BA46-96D4-432E-8AED-89A0F0E52D99"
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 def fleet(**groups: Sequence[str]) -> dict[str, Any]:
@@ -78,21 +76,34 @@ def step(move: str, at: float, id: str = REBOOT, **fields: Any) -> dict[str, Any
     }
 
 
-def elements(svg: str, kind: str) -> list[ET.Element]:
-    """Those that have this class."""
-    root = ET.fromstring(svg)
-    return [one for one in root.iter() if kind in (one.get("class") or "").split()]
+COURSE = [
+    fleet(web=["web_0", "web_1"]),
+    step("raise", 0),
+    poll("web_0", 60, shown()),
+    approval("web_1", 300, REBOOT),
+    step("start", 300),
+    {
+        "kind": "impact",
+        "t": T + 310,
+        "event": REBOOT,
+        "type": "Reboot",
+        "machines": ["web_0"],
+        "seconds": 9,
+    },
+    step("finish", 600),
+    {"kind": "end", "t": T + 1_200},
+]
 
 
-def words(svg: str) -> list[str]:
-    return [one.text or "" for one in ET.fromstring(svg).iter(f"{SVG}text")]
+def result_line(*expectations: tuple[str, bool, str], **more: Any) -> dict[str, Any]:
+    keys = ("expected", "ok", "message")
+    entries = [dict(zip(keys, item, strict=True)) for item in expectations]
+    ok = all(item[1] for item in expectations)
+    line = {"kind": "scenario", "t": T + 1_100, "scenario": "trial", "expectations": entries}
+    return line | {"ok": ok, "problems": []} | more
 
 
-def spans(svg: str, kind: str) -> list[tuple[str, str]]:
-    """The stretches of this kind: from when to when."""
-    found = elements(svg, kind)
-    return [
-        (one.get("data-from") or "", one.get("data-to") or "")
-        for one in found
-        if one.get("data-from")
-    ]
+FAILED = [
+    ("reboot is seen in time", True, ""),
+    ("reboot is approved by <web_0>", False, "web_0 never approved it"),
+]

@@ -20,7 +20,6 @@ from forewarn.service.engine.catch_up import POLL_PATIENCE
 from forewarn.testing import scenarios, timeline
 from forewarn.testing.kit.machines import FIRST_POLL_WITHIN
 from forewarn.testing.kit.service import START
-from forewarn.testing.timeline.choose_lanes import MAX_DRAWN
 
 MODULES = (testing, scenarios, timeline, client)
 MADE_BY_USERS = {"Service", "Lanes", "Client", "AsyncClient"}  # whose constructors users call
@@ -71,7 +70,6 @@ def test_a_default_that_an_editor_shows_by_its_name_is_described() -> None:
         (testing.Service.play_scenario, f"by default {FIRST_POLL_WITHIN:g} seconds"),
         (testing.run_scenario, f"by default {POLL_PATIENCE:g} seconds"),
         (testing.Service, f"by default {START:%Y-%m-%d %H:%M UTC}"),
-        (timeline.svg, f"by default {MAX_DRAWN}"),
     ):
         assert text in " ".join((function.__doc__ or "").split())
 

@@ -18,7 +18,7 @@ from forewarn.support.text import in_words, visible
 from forewarn.testing.kit.service import Service
 from forewarn.testing.scenarios import Result, Scenario
 from forewarn.testing.scenarios.file.fleets import in_a_line
-from forewarn.testing.timeline import Lanes, html, live, svg, text
+from forewarn.testing.timeline import Lanes, html, live, text
 from forewarn.verdict.rendering import details, headline
 from forewarn.verdict.verdict import Verdict
 
@@ -67,13 +67,9 @@ class Display:
 
     def drawing(self, path: Path, verdict: Verdict) -> str:
         title = f"scenario {self._scenario.name}"
-        match path.suffix.lower():
-            case ".svg":
-                return svg(self.lanes, title=title)
-            case ".html":
-                return html(self.lanes, verdict=verdict, title=title)
-            case _:
-                return text(self.lanes, title=title)
+        if path.suffix.lower() == ".html":
+            return html(self.lanes, verdict=verdict, title=title)
+        return text(self.lanes, title=title)
 
 
 class QuietDisplay(Display):

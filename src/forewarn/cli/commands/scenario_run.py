@@ -31,7 +31,7 @@ NOT_RUN = 2  # exit code if the scenario could not be run; 1: it was run, and fa
 INTERRUPTED = 130  # exit code after Ctrl-C, SIGTERM or SIGHUP
 POLL_TIMEOUT = 15.0  # seconds to wait for a client that polls; some back off for 5 s after an error
 FIRST_POLL_WITHOUT_PROGRAM = 3600.0  # seconds to wait for the first poll if no program is run
-TIMELINE_SUFFIXES = (".svg", ".html", ".txt")
+TIMELINE_SUFFIXES = (".html", ".txt")
 
 
 def run(
@@ -133,9 +133,7 @@ def run(
     ] = False,
     timeline: Annotated[
         Path | None,
-        typer.Option(
-            help="Write a timeline to this file: .svg, .html or .txt.", callback=writable_place
-        ),
+        typer.Option(help="Write a timeline to this file: .html or .txt.", callback=writable_place),
     ] = None,
     record: Annotated[
         Path | None,
@@ -159,7 +157,7 @@ def run(
     moments = [parsed_seconds("--stop-before", moment) for moment in stop_before or ()]
     time_limit = parsed_seconds("--timeout", timeout)
     if timeline is not None and timeline.suffix.lower() not in TIMELINE_SUFFIXES:
-        raise typer.BadParameter(f"'{timeline.name}' should end in .svg, .html or .txt")
+        raise typer.BadParameter(f"'{timeline.name}' should end in .html or .txt")
     for file in (timeline, junit):
         _check_writable(file)
     check = _busy_check(busy_check)

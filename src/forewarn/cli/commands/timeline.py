@@ -14,16 +14,14 @@ from forewarn.cli.output import fail, say, say_text, writable_place
 if TYPE_CHECKING:
     from forewarn.testing.timeline import Lanes
 
-KINDS = (".svg", ".html", ".txt")
+KINDS = (".html", ".txt")
 
 
 def timeline(
     files: Annotated[list[Path], typer.Argument(help="Traces written by --record.")],
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", help="Output file: .svg, .html or .txt.", callback=writable_place
-        ),
+        typer.Option("--output", "-o", help="Output file: .html or .txt.", callback=writable_place),
     ] = None,
     title: Annotated[str | None, typer.Option(help="Title of the drawing.")] = None,
 ) -> None:
@@ -33,7 +31,7 @@ def timeline(
     from forewarn.testing.timeline import Lanes
 
     if output is not None and output.suffix.lower() not in KINDS:
-        raise typer.BadParameter(f"'{output.name}' should end in .svg, .html or .txt")
+        raise typer.BadParameter(f"'{output.name}' should end in .html or .txt")
     records: list[Mapping[str, Any]] = []
     unreadable = 0
     try:
@@ -54,13 +52,10 @@ def timeline(
     if output is None:
         _show(lanes, title)
         return
-    match output.suffix.lower():
-        case ".svg":
-            drawing = timeline.svg(lanes, title=title)
-        case ".html":
-            drawing = timeline.html(lanes, verdict=_verdict(records), title=title)
-        case _:
-            drawing = timeline.text(lanes, title=title)
+    if output.suffix.lower() == ".html":
+        drawing = timeline.html(lanes, verdict=_verdict(records), title=title)
+    else:
+        drawing = timeline.text(lanes, title=title)
     try:
         output.write_text(drawing, encoding="utf-8", errors="replace")
     except OSError as error:

@@ -2,12 +2,11 @@
 
 Drawn from the lines of a trace alone, so that a running service, a test and a recording of any
 endpoint look alike. `Lanes` collects the lines, `watch` those of a service; `live` draws on a
-terminal while they are written, and `text`, `svg` and `html` make documents.
+terminal while they are written, and `text` and `html` make documents.
 """
 
-from forewarn.testing.timeline.drawing.picture import svg
-from forewarn.testing.timeline.html_page import html
 from forewarn.testing.timeline.lanes import Lanes, watch
+from forewarn.testing.timeline.page import html
 from forewarn.testing.timeline.terminal import live, text
 
-__all__ = ["Lanes", "html", "live", "svg", "text", "watch"]
+__all__ = ["Lanes", "html", "live", "text", "watch"]

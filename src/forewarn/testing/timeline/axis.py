@@ -137,11 +137,6 @@ def duration(seconds: float | None) -> str:
     return "" if seconds is None else in_words(round(max(seconds, 0.0) * 1_000) * (SECOND // 1_000))
 
 
-def elapsed(since: float | None, t: float | None) -> str:
-    """Format the time from `since` to `t`."""
-    return "" if since is None or t is None else duration(t - since)
-
-
 def _utc(t: float) -> datetime:
     return datetime.fromtimestamp(min(round(t, 3), LAST), UTC)
 

@@ -80,12 +80,12 @@ def _document(
             _infer(memory, event, listed.status, t)
         sighting = event.sighting(lane.machine)
         if sighting is not None and sighting.seen is None:
-            sighting.seen, sighting.seen_as = t, listed.status
+            sighting.seen = t
             if lane.machine in event.machines:
                 memory.report(t, f"{lane.machine} saw {memory.describe(event)}: {listed.status}")
     ids = frozenset(listed.id for listed in document.events)
     for id in lane.listed_events - ids:
-        _record_delisted(memory, lane, memory.events.get(id), t, version)
+        _infer_end(memory, memory.events.get(id), t, version)
     lane.listed_events = ids
 
 
@@ -98,16 +98,11 @@ def _infer(memory: TimelineMemory, event: EventRecord, status: str, t: float) ->
         memory.report(t, f"{memory.describe(event)} has started")
 
 
-def _record_delisted(
-    memory: TimelineMemory, lane: LaneRecord, event: EventRecord | None, t: float, version: Version
+def _infer_end(
+    memory: TimelineMemory, event: EventRecord | None, t: float, version: Version
 ) -> None:
-    """Record that this machine's document does not list the event any more."""
-    if event is None or event.type not in version.types:
-        return
-    sighting = event.sighting(lane.machine)
-    if sighting is not None and sighting.delisted is None:
-        sighting.delisted = t
-    if event.recorded or event.over is not None:
+    """Infer the end of an event that a document of this version does not list any more."""
+    if event is None or event.type not in version.types or event.recorded or event.over is not None:
         return
     early = event.not_before is not None and t < event.not_before
     if event.started is not None:

@@ -27,9 +27,7 @@ from forewarn.traces.lines import MAX_RESOURCES
 @dataclass(slots=True)
 class SightingRecord:
     seen: float | None = None
-    seen_as: str = ""
     approved: float | None = None
-    delisted: float | None = None
 
 
 class EventRecord(Course[float]):
@@ -62,17 +60,9 @@ class EventRecord(Course[float]):
     def to_value(self) -> EventBar:
         unseen = [name for name in self.machines if name not in self.sightings]
         sightings = [
-            Sighting(
-                name,
-                name in self.machines,
-                record.seen,
-                record.seen_as,
-                record.approved,
-                record.delisted,
-            )
-            for name, record in self.sightings.items()
+            Sighting(name, record.seen, record.approved) for name, record in self.sightings.items()
         ]
-        sightings += [Sighting(name, True) for name in unseen]
+        sightings += [Sighting(name) for name in unseen]
         order = {name: place for place, name in enumerate(self.machines)}
         sightings.sort(key=lambda sight: order.get(sight.machine, len(order)))
         return EventBar(
@@ -97,7 +87,6 @@ class EventRecord(Course[float]):
 class LaneRecord:
     machine: str
     group: str = ""
-    domain: str = ""
     polls: int = 0
     ticks: list[Tick] = field(default_factory=list)
     width: float = 0.0  # seconds that one tick may span; grows when there are many
@@ -156,7 +145,6 @@ class LaneRecord:
         return Lane(
             machine=self.machine,
             group=self.group,
-            domain=self.domain,
             polls=self.polls,
             ticks=tuple(self.ticks),
             marks=tuple(self.marks),

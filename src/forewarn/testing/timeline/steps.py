@@ -33,8 +33,6 @@ def fleet(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
             missed += bool(name)
             continue
         lane.group = lines.name(facts.get("group"))
-        domain = lines.number(facts.get("update_domain"))
-        lane.domain = "" if domain is None else f"{domain:g}"
         for address in lines.names(facts.get("addresses")):
             memory.addresses[address] = name
     memory.dropped_machines = max(memory.dropped_machines, missed)
@@ -84,8 +82,7 @@ def impact(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     record.machines = record.machines or machines
     for name in machines:
         memory.lane(name)
-    seconds = lines.number(line.get("seconds")) or 0.0
-    record.add_impact(Impact(t, machines, min(max(seconds, 0.0), lines.LAST - t)))
+    record.add_impact(Impact(t, machines))
     memory.report(t, f"{record.type or 'an event'} is carried out on {listing(machines)}")
 
 

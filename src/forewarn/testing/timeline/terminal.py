@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from forewarn.support.text import visible
-from forewarn.testing.timeline import wording
+from forewarn.support.text import counted, visible
 from forewarn.testing.timeline.axis import Axis, axis_of, duration, exact, moment
 from forewarn.testing.timeline.choose_lanes import MAX_DRAWN, choose
 from forewarn.testing.timeline.lanes import Lanes
@@ -95,7 +94,7 @@ def rows(
     heading = f"{visible(title)}  " if title else ""
     yield [(heading, "bold"), (f"{exact(picture.now)}, {elapsed_time or '0 s'} in", "")]
     for scenario in picture.scenarios:
-        yield from _outcome(scenario, width, ascii_only)
+        yield from _rows_of(scenario, width, ascii_only)
     yield [(" " * (label + 2), ""), (_scale(axis, columns), "dim")]
     used_shapes: set[str] = set()
     with_groups = len(chosen.groups) > 1 and len(chosen.lanes) + len(chosen.groups) <= room
@@ -110,6 +109,8 @@ def rows(
             yield row
     if chosen.remainder:
         yield [(chosen.remainder, "dim")]
+    if picture.dropped_events:
+        yield [(f"only the last {len(picture.events):,} events are shown", "dim")]
     yield from _legend(used_shapes, width, ascii_only)
     changes = [
         (moment(t, picture.now), message)
@@ -120,15 +121,27 @@ def rows(
         yield [(f"{at:{stamp}}  ", "dim"), (fit(message, max(width - stamp - 2, 20)).rstrip(), "")]
 
 
-def _outcome(scenario: ScenarioOutcome, width: int, ascii_only: bool) -> Iterator[Row]:
+def _rows_of(scenario: ScenarioOutcome, width: int, ascii_only: bool) -> Iterator[Row]:
     """Yield the result of a scenario, and what failed."""
-    yield [(fit(wording.outcome(scenario), width).rstrip(), "" if scenario.ok else "bold red")]
+    yield [(fit(outcome(scenario), width).rstrip(), "" if scenario.ok else "bold red")]
     if scenario.ok:
         return
     for failure in scenario.failures[:MAX_FAILURES]:
         yield [("  x " if ascii_only else "  ✗ ", "red"), (fit(failure, width - 4).rstrip(), "")]
     if (more := len(scenario.failures) - MAX_FAILURES) > 0:
         yield [(f"  … and {more:,} more", "dim")]
+
+
+def outcome(scenario: ScenarioOutcome) -> str:
+    """Return whether a scenario passed, in a line."""
+    if not scenario.ok:
+        missed = sum(not item.ok for item in scenario.expectations)
+        expected = counted(len(scenario.expectations), "expectation")
+        of_all = f": {missed:,} of {expected} not met" if missed else ""
+        return f"scenario {scenario.scenario} failed{of_all}"
+    if not scenario.expectations:
+        return f"scenario {scenario.scenario} expects nothing"
+    return f"scenario {scenario.scenario} passed"
 
 
 def fit(text: str, width: int) -> str:

@@ -43,18 +43,14 @@ class Mark(msgspec.Struct, frozen=True):
 class Impact(msgspec.Struct, frozen=True):
     t: float
     machines: tuple[str, ...]
-    seconds: float
 
 
 class Sighting(msgspec.Struct, frozen=True):
     """When one machine of the group saw an event, and when it approved it."""
 
     machine: str
-    concerned: bool
     seen: float | None = None  # when it first got a document with the event
-    seen_as: str = ""  # the status in that document
     approved: float | None = None
-    delisted: float | None = None  # when it first got a document without the event
 
 
 class EventBar(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +93,6 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
 
     machine: str
     group: str = ""
-    domain: str = ""
     polls: int = 0
     ticks: tuple[Tick, ...] = ()
     marks: tuple[Mark, ...] = ()
@@ -157,7 +152,3 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def by_id(self) -> dict[str, EventBar]:
         return {event.id: event for event in self.events}
-
-    @property
-    def polls(self) -> int:
-        return sum(lane.polls for lane in self.lanes)

@@ -1,1 +1,0 @@
-"""The timeline as a picture."""
