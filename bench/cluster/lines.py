@@ -31,9 +31,10 @@ from forewarn.metadata.publishing.messages import (
     SnapshotEnd,
     ToNode,
 )
-from forewarn.metadata.publishing.node_upstream import MAX_DIAL_PAUSE, MIN_DIAL_PAUSE, PULSE_EVERY
+from forewarn.metadata.publishing.node_upstream import PULSE_EVERY
 from forewarn.node.listening.tls import ResumingContext
 from forewarn.support import guard
+from forewarn.support.control_follower import MAX_DIAL_PAUSE, MIN_DIAL_PAUSE
 from forewarn.support.message_stream import BrokenConnection, MessageStream
 
 HANDSHAKE = 5.0  # seconds, as in a node

@@ -179,13 +179,13 @@ def test_a_broken_host_node_or_control_is_caught(
 
 
 def follows_any_term(patch: pytest.MonkeyPatch) -> None:
-    greeted = NodeUpstream._greeted
+    welcomed = NodeUpstream._welcomed
 
     def forget_term(self: NodeUpstream, greeting: Any) -> Welcome:
         self._term = 0
-        return greeted(self, greeting)
+        return welcomed(self, greeting)
 
-    patch.setattr(NodeUpstream, "_greeted", forget_term)
+    patch.setattr(NodeUpstream, "_welcomed", forget_term)
 
 
 class ScriptedControl:

@@ -17,7 +17,7 @@ from forewarn.metadata.endpoint.callers import Callers, Identity
 from forewarn.metadata.endpoint.lookups import Lookups
 from forewarn.metadata.endpoint.recorder import Recorder
 from forewarn.metadata.publishing.journal import Journal, JournalInUse
-from forewarn.metadata.publishing.node_upstream import Dial, NodeUpstream
+from forewarn.metadata.publishing.node_upstream import NodeUpstream
 from forewarn.node.component import Component
 from forewarn.node.config import Address, HostNodeConfig, Tls
 from forewarn.node.listening.certificates import Pair, examine
@@ -40,6 +40,7 @@ from forewarn.service.telemetry.event_trace import FileEventTrace
 from forewarn.service.telemetry.expiry import certificate_reading
 from forewarn.service.telemetry.samples import Sample, gauge
 from forewarn.support import guard
+from forewarn.support.control_follower import Dial
 from forewarn.support.logs import logger
 from forewarn.support.text import utc
 

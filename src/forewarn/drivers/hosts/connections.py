@@ -16,7 +16,6 @@ from forewarn import __version__
 from forewarn.drivers.hosts.messages import (
     ANSWERS,
     DRIVER_PROTOCOLS,
-    QUIET,
     Answer,
     Answered,
     Ask,
@@ -34,6 +33,7 @@ from forewarn.drivers.hosts.messages import (
 )
 from forewarn.drivers.port import Seen, Task
 from forewarn.support import guard
+from forewarn.support.control_follower import QUIET
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 from forewarn.support.message_stream import (

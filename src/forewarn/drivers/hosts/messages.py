@@ -34,7 +34,6 @@ DRIVER_URI = "forewarn:driver:"  # and the host's name, in the certificate of a 
 MAX_HOSTS = 1_024  # of one driver process
 PING_EVERY = 3.0  # seconds between two signs of life
 MAX_TEXT = 1_000  # characters of a reason or of progress
-QUIET = 10.0  # seconds without a message, after which a connection is given up
 
 # What a process may send, which may have been taken over. What its answers say about
 # machines is checked when they are used (`driver`).

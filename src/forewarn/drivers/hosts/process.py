@@ -1,18 +1,14 @@
 """A driver process: has the driver of its hosts do what control asks for.
 
-It dials all control nodes, and works for the first that accepts it, or for another one while that
-is silent. What it has begun goes on without a connection; control observes it on the next one.
+What it has begun goes on without a connection; control observes it on the next one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import ssl
-import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import TypeAlias
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
@@ -24,7 +20,6 @@ from forewarn.drivers.hosts.messages import (
     DRIVER_PROTOCOLS,
     MAX_TEXT,
     PING_EVERY,
-    QUIET,
     Answer,
     Answered,
     Ask,
@@ -42,24 +37,18 @@ from forewarn.drivers.hosts.messages import (
 from forewarn.drivers.port import Driver, Failed, Seen, Task
 from forewarn.drivers.watching import keep_watching
 from forewarn.support import guard
-from forewarn.support.log_throttle import LogThrottle
+from forewarn.support.control_follower import QUIET, SILENT, ControlFollower, Dial, problem_of
 from forewarn.support.logs import logger
 from forewarn.support.message_stream import BrokenConnection, MessageStream
 
-MIN_DIAL_PAUSE, MAX_DIAL_PAUSE = 0.05, 1.0  # seconds between two attempts to reach control
-GREETED_WITHIN = 10.0  # seconds in which control has to answer a hello
-SILENT = 4.0  # seconds without a message, after which other control nodes are dialled
 WATCH_EVERY = 0.5  # seconds between two looks at the connection
 # Seconds after which it is sent again that a complete enumeration has found the same machines.
 ENUMERATED_EVERY = 20.0
-LOG_AFTER, LOG_EVERY = 5.0, 30.0  # seconds without control before it is logged, and between records
-
-Dial: TypeAlias = Callable[[], Awaitable[MessageStream[ToDriver]]]
 
 log = logger("forewarn")
 
 
-class DriverProcess:
+class DriverProcess(ControlFollower[DriverWelcome]):
     def __init__(
         self,
         name: str,
@@ -69,26 +58,20 @@ class DriverProcess:
         fences: Fences,
         at_once: int,
     ) -> None:
+        super().__init__(dials, ",".join(hosts))
+        self.problem = "it has not been reached yet"
         self._name = name
         self._driver = driver
         self._hosts = tuple(hosts)
-        self._dials = dials
         self._fences = fences
-        self._instance = uuid.uuid4().hex
         self._slots = asyncio.Semaphore(at_once)
         self._events: dict[str, tuple[asyncio.Lock, int]] = {}  # and how many calls use the lock
         self._tasks = guard.Tasks(_log_failed_task)
-        self._greeting = asyncio.Lock()
         self._stream: MessageStream[ToDriver] | None = None  # of the control node that it works for
         self._calls: dict[str, tuple[MessageStream[ToDriver], int]] = {}  # under way, by event
         self.seen: dict[str, Seen] = {}  # by host: its machines, as far as they are known
         self._enumerated: dict[str, float] = {}  # by host: when they were sent, all of them
         self._heard = 0.0  # when control sent something last, in boot time
-        self._term = 0  # the highest of a control node that it has worked for
-        self._unreachable = LogThrottle(LOG_EVERY, first_after=LOG_AFTER)
-        self.problem = "it has not been reached yet"  # why there is no connection; empty: there is
-        self.wants_renewal: Callable[[], bool] = lambda: False  # of the certificate
-        self.on_renewed: Callable[[DriverRenewed], None] = lambda _: None
         self.on_seen: Callable[[Sequence[Seen]], None] = lambda _: None  # called with all there is
         self.on_status: Callable[[], None] = lambda: None  # called when `problem` has changed
 
@@ -104,81 +87,45 @@ class DriverProcess:
 
     async def run(self) -> None:
         """Work for control until cancelled. The driver is open."""
-        loops = guard.Tasks()
         self._tasks.start(keep_watching(self._driver, self._note_seen), "the driver's watch")
+        self._tasks.start(self._watch(), "signs of life")
         try:
-            running = [loops.start(self._watch(), "signs of life")]
-            running += [loops.start(self._keep_connected(d), "control") for d in self._dials]
-            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                await task  # raises why it has ended
+            await super().run()
         finally:
-            await loops.end()
             await self._tasks.end()
 
     # The connection.
 
-    @property
-    def _needs_control(self) -> bool:
-        return self._stream is None or guard.boottime() - self._heard >= SILENT
+    def _hello(self) -> DriverHello:
+        return DriverHello(
+            protocols=DRIVER_PROTOCOLS,
+            version=__version__,
+            hosts=self._hosts,
+            driver=self._name,
+            repeatable=self._driver.repeatable,
+            works=self._driver.works,
+            term=self._term,
+            instance=self._instance,
+        )
 
-    async def _keep_connected(self, dial: Dial) -> None:
-        pause = MIN_DIAL_PAUSE
-        while True:
-            if self._needs_control:
-                try:
-                    stream = await dial()
-                    try:
-                        if await self._is_accepted(stream):
-                            pause = MIN_DIAL_PAUSE
-                            await self._follow(stream)
-                    finally:
-                        stream.cut()
-                except (BrokenConnection, OSError, TimeoutError) as error:
-                    self._note_failure(error)
-            await guard.pause(pause * random.uniform(0.5, 1.0))
-            pause = min(2 * pause, MAX_DIAL_PAUSE)
+    def _welcomed(self, greeting: ToDriver) -> DriverWelcome:
+        match greeting:
+            case DriverWelcome(term=term):
+                self._note_term(term)
+                return greeting
+            case DriverRefused(reason=reason):
+                raise BrokenConnection(f"it refuses this process: {reason}")
+            case _:
+                raise BrokenConnection("it did not answer the hello")
 
-    async def _is_accepted(self, stream: MessageStream[ToDriver]) -> bool:
-        """Return whether to work for this control node from now on. Raises BrokenConnection."""
-        async with self._greeting:  # two addresses may lead to the same control node
-            if not self._needs_control:
-                return False
-            stream.send(
-                DriverHello(
-                    protocols=DRIVER_PROTOCOLS,
-                    version=__version__,
-                    hosts=self._hosts,
-                    driver=self._name,
-                    repeatable=self._driver.repeatable,
-                    works=self._driver.works,
-                    term=self._term,
-                    instance=self._instance,
-                )
-            )
-            async with asyncio.timeout(GREETED_WITHIN):
-                greeting = await stream.receive()
-            match greeting:
-                case DriverWelcome(term=term) if term >= self._term:
-                    self._term = term
-                case DriverWelcome(term=term):
-                    raise BrokenConnection(f"it is of term {term}; there was {self._term} before")
-                case DriverRefused(reason=reason):
-                    raise BrokenConnection(f"it refuses this process: {reason}")
-                case _:
-                    raise BrokenConnection("it did not answer the hello")
-            if self._stream is not None:
-                self._stream.cut()
-            self._stream, self._heard = stream, guard.boottime()
-            self._unreachable.reset()
-            self._note("")
-            log.info("control accepts this driver process", hosts=list(self._hosts))
+    async def _follow(self, stream: MessageStream[ToDriver], _: DriverWelcome) -> None:
+        self._stream, self._heard = stream, guard.boottime()
+        self._unreachable.reset()
+        self._note("")
+        log.info("control accepts this driver process", hosts=list(self._hosts))
+        try:
             for seen in self.seen.values():
                 stream.send(seen)
-            return True
-
-    async def _follow(self, stream: MessageStream[ToDriver]) -> None:
-        try:
             while True:
                 message = await stream.receive()
                 self._heard = guard.boottime()
@@ -188,8 +135,7 @@ class DriverProcess:
                     case DriverRenewed():
                         self.on_renewed(message)
         finally:
-            if self._stream is stream:
-                self._stream = None
+            self._stream = None
 
     async def _watch(self) -> None:
         """Send signs of life, and give up a connection on which nothing comes."""
@@ -197,6 +143,7 @@ class DriverProcess:
         while True:
             await guard.pause(WATCH_EVERY)
             now = guard.boottime()
+            self._note_silence(self._stream is not None and now - self._heard >= SILENT)
             if self._stream is None:
                 continue
             if now - self._heard >= QUIET:
@@ -208,10 +155,7 @@ class DriverProcess:
                     self._stream.send(DriverRenew())
 
     def _note_failure(self, error: Exception) -> None:
-        if self._stream is not None:
-            return
-        why = getattr(error, "verify_message", "") or getattr(error, "strerror", "") or str(error)
-        why = why or "it does not answer"
+        why = problem_of(error)
         if self._unreachable.record() or isinstance(error, ssl.SSLCertVerificationError):
             log.warning("control cannot be reached", hosts=list(self._hosts), why=why)
         self._note(why)

@@ -10,13 +10,10 @@ and `enable` returns when there is a document again."""
 from __future__ import annotations
 
 import asyncio
-import random
 import ssl
-import uuid
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -77,16 +74,19 @@ from forewarn.metadata.upstream import (
 from forewarn.service.access.machine_tokens import MachineToken
 from forewarn.service.engine.clock import Clock, FollowedClock
 from forewarn.support import guard
-from forewarn.support.log_throttle import LogThrottle
+from forewarn.support.control_follower import (
+    MAX_DIAL_PAUSE,
+    MIN_DIAL_PAUSE,
+    QUIET,
+    SILENT,
+    ControlFollower,
+    Dial,
+    problem_of,
+)
 from forewarn.support.logs import logger
 from forewarn.support.message_stream import BrokenConnection, MessageStream, UnknownMessage
 from forewarn.support.text import GUID
 
-MIN_DIAL_PAUSE, MAX_DIAL_PAUSE = 0.05, 1.0  # seconds between two attempts to reach control
-# Seconds by which another address of control is dialled later: both may lead to the same process,
-# which serves only one connection of a host.
-TURN = 0.2
-HELLO_TIMEOUT = 10.0  # seconds in which control has to answer a hello
 CALL_TIMEOUT = 10.0  # seconds after which a call that control has not answered is sent again
 HOLD_CALL = 8.0  # seconds for which what needs control is held
 HOLD_ENABLE = 115.0  # likewise for a first GET, whose answer may take two minutes
@@ -99,24 +99,15 @@ MAX_HOLD = 12.0
 MAX_PENDING_CALLS = 4_096  # calls that wait for an answer
 REPORT_EVERY = 1.0  # seconds between two reports
 WATCH_EVERY = 0.1  # seconds between two looks at the read lease
-AT_ONCE = 1.0  # seconds between two connections, after which the next one is waited for
 # Seconds between two signs of life, which also compare the clocks; with the answer, control renews
 # the read lease. Half a second less is enough: they are sent when it is time for reports, too.
 PULSE_EVERY = 3.0
 # Reports, a second apart, after which polls that showed nothing new are reported, unless something
 # is being done to the machine.
 REPEAT_EVERY = 30
-# Seconds without a message and without a read lease, after which other control nodes are dialled:
-# signs of life are answered every 3 s.
-SILENT = 4.0
-QUIET = 10.0  # seconds without a message, not even a read lease: the connection is given up
 DRIFT = 0.17  # by which two clocks may differ in speed, while each is corrected by up to 8.3 %
-LOG_AFTER = 5.0  # seconds without control before it is logged
-LOG_EVERY = 30.0  # seconds between two log records about control that cannot be reached
 
 AWAY = f"control could not be reached for {HOLD_CALL:g} s"
-
-Dial: TypeAlias = Callable[[], Awaitable[MessageStream[ToNode]]]
 
 log = logger("forewarn")
 
@@ -125,29 +116,16 @@ class RefusedByControl(BrokenConnection):
     """Control refuses this node; the message says why."""
 
 
-class _Connection(NamedTuple):
-    """A connection to a control node that accepts this node."""
-
-    dial: Dial
-    stream: MessageStream[ToNode]
-    welcome: Welcome
-
-
-class NodeUpstream:
+class NodeUpstream(ControlFollower[Welcome]):
     def __init__(self, dials: Sequence[Dial], host: str, clock: Clock, journal: Journal) -> None:
-        self._dials = dials
-        self._chance = random.Random(host)
-        self._lost = False  # is control looked for, because there is no connection?
-        self._wanted = asyncio.Event()  # set then, and while control is silent
+        super().__init__(dials, host)
         self._host = host
         self._clock = clock
         self._journal = journal
-        self._instance = uuid.uuid4().hex
         self._rules = Durations()
         self._staged = StagedViews()
         self._stream: MessageStream[ToNode] | None = None  # while it is connected and knows all
         self._followed: MessageStream[ToNode] | None = None  # while it is connected
-        self._unreachable = LogThrottle(LOG_EVERY, first_after=LOG_AFTER)
         self._pending: dict[int, asyncio.Future[Answer]] = {}
         self._calls = 0
         # Each node has its turn: control may have very many of them.
@@ -157,7 +135,6 @@ class NodeUpstream:
         self.record_poll = self._poll_report.record_poll
         self.sign_of_life = self._poll_report.sign_of_life
         self.synchronized = asyncio.Event()  # set when all groups are known
-        self._term = 0  # the highest that it has followed
         self.commit = 0  # the last one that it was told of
         self._commit_at: Time = 0  # when that was made; 0: not known
         self._ahead: tuple[float, float] | None = None  # our clock minus control's, and when known
@@ -166,13 +143,9 @@ class NodeUpstream:
         self.on_disconnected: Callable[[bool], None] = lambda _: (
             None
         )  # True: disconnected from now on
-        self.wants_renewal: Callable[[], bool] = lambda: False  # of the node's certificate
-        self.on_renewed: Callable[[Renewed], None] = lambda _: None
         self.heard: float | None = None  # when control sent something last, in boot time
         self._waiting_since: float | None = None  # for a message; None while one is being taken
         self.journal_problem = ""  # why control is not followed, if the journal cannot be written
-        self._opened = float("-inf")  # when the last connection was opened
-        self.problem = ""  # why there is no connection, or why the last one was lost
         # Why a control node's certificate is not accepted; others may fail for other reasons.
         self.certificate_problem = ""
         self._is_disconnected = True
@@ -308,10 +281,7 @@ class NodeUpstream:
         while True:
             await guard.pause(WATCH_EVERY)
             self._note_disconnected()
-            if self._is_silent():
-                self._wanted.set()
-            elif not self._lost:
-                self._wanted.clear()
+            self._note_silence(self._is_silent())
             if self._followed is None or self.heard is None:
                 continue
             if guard.boottime() - self.heard >= QUIET:
@@ -356,50 +326,17 @@ class NodeUpstream:
     def connected(self) -> bool:
         return self._stream is not None
 
-    async def run(self) -> None:
-        """Connect to control and follow it, again and again."""
-        tasks, pause = guard.Tasks(), MIN_DIAL_PAUSE
-        searching = tasks.start(self._find_control(), "looking for control")
-        try:
-            while True:
-                try:
-                    if self.journal_problem:
-                        await self._replace_journal()  # control is not asked before it is possible
-                    self._lost = True
-                    self._wanted.set()
-                    connection: _Connection = await searching
-                    self._lost = False
-                    self._wanted.clear()
-                    pause = self._pause_after_line()
-                    searching = tasks.start(self._find_control(connection), "looking for another")
-                    await self._follow_or_leave(connection, searching, tasks)
-                except (BrokenConnection, OSError, TimeoutError) as error:
-                    self._note_failure(error)
-                    self._disconnected(str(error))
-                    await guard.pause(pause)
-                    pause = min(2 * pause, MAX_DIAL_PAUSE)
-        finally:
-            await tasks.end()
-
-    async def _follow_or_leave(
-        self, connection: _Connection, searching: asyncio.Task[_Connection], tasks: guard.Tasks
-    ) -> None:
-        """Follow a control node until its connection is lost, or another one is found. Raises
-        BrokenConnection."""
-        following = tasks.start(self._follow(connection), "following control")
-        await asyncio.wait([following, searching], return_when=asyncio.FIRST_COMPLETED)
-        if not searching.done():
-            await following  # raises why it has ended
-        connection.stream.cut()
-        await asyncio.wait([following])  # it may be writing its journal
-        self._disconnected("it is silent, and another control node is not")
-
-    def _pause_after_line(self) -> float:
-        """Return for how many seconds to wait if the connection that was just opened is lost."""
-        before, self._opened = self._opened, guard.monotonic()
-        # Another node with the same certificate may be taking its place, and it that of the other.
-        at_once = self._opened - before < AT_ONCE
-        return MAX_DIAL_PAUSE if self.journal_problem or at_once else MIN_DIAL_PAUSE
+    async def _until_ready(self) -> None:
+        """Wait until the journal can be written."""
+        pause = MIN_DIAL_PAUSE
+        while self.journal_problem:
+            try:
+                await self._replace_journal()
+                return
+            except JournalFailed as error:
+                self._note_failure(error)
+            await guard.pause(pause)
+            pause = min(2 * pause, MAX_DIAL_PAUSE)
 
     async def report(self) -> None:
         """Report polls regularly, ask for a new certificate when it is time, and show groups that
@@ -422,55 +359,6 @@ class NodeUpstream:
                     groups=groups,
                 )
 
-    async def _find_control(self, present: _Connection | None = None) -> _Connection:
-        """Return a connection to the first control node that accepts this node. While it has a
-        connection, the others are dialled only if the present one is silent."""
-        tasks = guard.Tasks()
-        try:
-            dialling = [
-                tasks.start(self._dial(dial, present, n * TURN), "dialling")
-                for n, dial in enumerate(self._dials)
-            ]
-            await asyncio.wait(dialling, return_when=asyncio.FIRST_COMPLETED)
-            connections: list[_Connection] = [task.result() for task in dialling if task.done()]
-            *others, latest = sorted(connections, key=lambda connection: connection.welcome.term)
-            for other in others:
-                other.stream.cut()
-            return latest
-        finally:
-            await tasks.end()
-
-    async def _dial(self, dial: Dial, present: _Connection | None, turn: float) -> _Connection:
-        pause = MIN_DIAL_PAUSE
-        await guard.pause(turn)
-        while True:
-            if not self._wanted.is_set():
-                await self._wanted.wait()
-                await guard.pause(turn)
-                continue
-            if not self._lost and (present is None or dial is present.dial):
-                await guard.pause(WATCH_EVERY)  # it may become the present one's turn
-                continue
-            try:
-                return await self._greet(dial)
-            except (BrokenConnection, OSError, TimeoutError) as error:
-                if self._lost:
-                    self._note_failure(error)
-            # Not at the same times as all other nodes.
-            await guard.pause(pause * self._chance.uniform(0.5, 1.0))
-            pause = min(2 * pause, MAX_DIAL_PAUSE)
-
-    async def _greet(self, dial: Dial) -> _Connection:
-        stream = await dial()
-        try:
-            stream.send(self._hello())
-            async with asyncio.timeout(HELLO_TIMEOUT):
-                greeting = await stream.receive()
-            return _Connection(dial, stream, self._greeted(greeting))
-        except BaseException:
-            stream.cut()
-            raise
-
     def _hello(self) -> msgspec.Struct:
         shown, _ = self._staged.contents()
         arriving = ((m.name, news.view.name) for news in shown for m in news.machines if m.host)
@@ -486,13 +374,10 @@ class NodeUpstream:
             commit_at=self._commit_at,
         )
 
-    def _greeted(self, greeting: ToNode) -> Welcome:
-        """Return what control has answered to a hello. Raises BrokenConnection if it does not
-        accept this node, or must not be followed."""
+    def _welcomed(self, greeting: ToNode) -> Welcome:
         match greeting:
             case Welcome(term=term, commit=commit):
-                if term < self._term:
-                    raise BrokenConnection(f"it is of term {term}; this node has seen {self._term}")
+                self._note_term(term)
                 if 0 < commit < self.commit:
                     raise BrokenConnection(
                         f"its state went back: it ends with commit {commit}, and this node was told"
@@ -504,9 +389,9 @@ class NodeUpstream:
             case _:
                 raise BrokenConnection("control did not answer the hello")
 
-    async def _follow(self, connection: _Connection) -> None:
-        stream, self._welcome = connection.stream, connection.welcome
-        self._rules, self._term = self._welcome.rules, self._welcome.term
+    async def _follow(self, stream: MessageStream[ToNode], welcome: Welcome) -> None:
+        self._welcome = welcome
+        self._rules = welcome.rules
         self._ahead, self.heard = None, guard.boottime()
         try:
             await self._replace_journal()
@@ -523,7 +408,6 @@ class NodeUpstream:
                 await self._take(message, stream)
         finally:
             self._followed = self._waiting_since = None
-            stream.cut()
 
     async def _take(self, message: ToNode, stream: MessageStream[ToNode]) -> None:
         match message:
@@ -611,7 +495,7 @@ class NodeUpstream:
 
     def _note_failure(self, error: Exception) -> None:
         if not isinstance(error, JournalFailed):
-            self.problem = _reason(error)
+            self.problem = problem_of(error)
             if isinstance(error, ssl.SSLCertVerificationError):
                 if self.certificate_problem != self.problem:
                     log.error(
@@ -715,9 +599,3 @@ async def replay(messages: Iterable[JournalMessage], staged: StagedViews) -> Tim
                 await staged.show(numbers)
                 last = at if last is not None else None
     return last
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, TimeoutError) and not str(error):
-        return "it does not answer"
-    return getattr(error, "verify_message", "") or getattr(error, "strerror", "") or str(error)

@@ -8,7 +8,7 @@ import asyncio
 import select
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from forewarn.metadata.publishing.messages import (
     ToNode,
 )
 from forewarn.metadata.publishing.new_hosts import NewHosts
-from forewarn.metadata.publishing.node_upstream import Dial
 from forewarn.node.config import Address, Config
 from forewarn.node.listening.socket_activation import adopt
 from forewarn.node.listening.sockets import open_socket
@@ -30,6 +29,7 @@ from forewarn.node.listening.tls_transport import TlsTransport, accept_tls
 from forewarn.node.listening.unix_socket import open_unix_socket
 from forewarn.service.access.authority import NODE_URI
 from forewarn.support import guard
+from forewarn.support.control_follower import Dial
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 from forewarn.support.message_stream import MessageStream
@@ -212,9 +212,7 @@ def _has_given_up(connection: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
-def make_tls_dial(
-    address: Address, certificates: Certificates, messages: Any = ToNode
-) -> Callable[[], Awaitable[MessageStream[Any]]]:
+def make_tls_dial(address: Address, certificates: Certificates, messages: Any = ToNode) -> Dial:
     """Return the function with which a node, or a driver process, connects to control, which sends
     these messages."""
 

@@ -53,7 +53,7 @@ from forewarn.service.engine import clock, executor
 from forewarn.service.fleet.read import parse
 from forewarn.service.platform.hosts import LIVE_MIGRATION
 from forewarn.store.port import HistoryQuery
-from forewarn.support import guard, twins
+from forewarn.support import control_follower, guard, twins
 from forewarn.support.message_stream import BrokenConnection, MessageStream, frame
 from helpers.host_nodes import FLEET, PATIENCE, Control, HostNode, host_node, until
 
@@ -210,7 +210,7 @@ def test_a_certificate_is_for_one_host(tmp_path: Path) -> None:
 def test_neither_of_two_nodes_of_one_host_is_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_upstream, "MAX_DIAL_PAUSE", 0.1)
+    monkeypatch.setattr(control_follower, "MAX_DIAL_PAUSE", 0.1)
     monkeypatch.setattr(twins, "REMEMBERED", 1.5)
     control = Control(tmp_path)
 
@@ -882,7 +882,7 @@ def test_a_node_follows_no_control_of_an_earlier_term(tmp_path: Path) -> None:
             await joined(h1)
             h1.upstream._term = 9
             with pytest.raises(BrokenConnection, match="term 0"):
-                h1.upstream._greeted(h1.upstream._welcome)
+                h1.upstream._welcomed(h1.upstream._welcome)
 
     play(body)
 

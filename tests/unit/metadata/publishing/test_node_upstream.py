@@ -39,15 +39,11 @@ from forewarn.metadata.publishing.messages import (
     ToNode,
     Welcome,
 )
-from forewarn.metadata.publishing.node_upstream import (
-    MAX_DIAL_PAUSE,
-    MIN_DIAL_PAUSE,
-    Dial,
-    NodeUpstream,
-)
+from forewarn.metadata.publishing.node_upstream import NodeUpstream
 from forewarn.metadata.upstream import GroupNews, NotDurable, OutcomeUnknown
 from forewarn.service.engine.clock import FollowedClock
 from forewarn.support import guard
+from forewarn.support.control_follower import MAX_DIAL_PAUSE, MIN_DIAL_PAUSE, Dial
 from forewarn.support.message_stream import BrokenConnection, MessageStream
 from helpers.host_nodes import Control, HostNode, host_node, until
 
@@ -265,7 +261,7 @@ def test_a_node_that_is_disconnected_again_at_once_waits_before_it_reconnects(
         pauses = []
         for now in (100.0, 100.5, 101.0, 150.0):
             monkeypatch.setattr(guard, "monotonic", lambda now=now: now)
-            pauses.append(upstream._pause_after_line())
+            pauses.append(upstream._pause_afterwards())
         assert pauses == [MIN_DIAL_PAUSE, MAX_DIAL_PAUSE, MAX_DIAL_PAUSE, MIN_DIAL_PAUSE]
         journal.close()
 
