@@ -84,13 +84,13 @@ class Place(DriverPlace):
     def names(self, host: str) -> list[str]:
         return [domain.name() for domain in self.on(host).listAllDomains()]
 
-    def driver(self, death: Death | None = None) -> Driver:
+    def driver(self, death: Death | None = None, hosts: tuple[str, ...] = ()) -> Driver:
         def open(uri: str) -> Any:
             if uri in self.unreachable:
                 return libvirt.open("test+unix:///default?socket=/nowhere")
             return _Watched(self.connections[uri], death or Death())
 
-        return LibvirtDriver(self.options, DriverContext(), open)
+        return LibvirtDriver(self.options, DriverContext(hosts=hosts), open)
 
     def impacts(self) -> int:
         """Count what libvirt has reported until now."""
@@ -355,6 +355,19 @@ def test_nothing_is_known_of_a_host_that_cannot_be_reached(place: Place) -> None
     assert "the libvirt of a cannot be reached" in vetoed(place, task())
     place.unreachable.clear()
     assert isinstance(performed(place, task()), Done)
+
+
+def test_a_driver_of_which_no_host_can_be_reached_says_so(place: Place) -> None:
+    async def problem_of(*hosts: str) -> str:
+        driver = place.driver(hosts=hosts)
+        await driver.open()
+        problem = driver.problem()
+        await driver.aclose()
+        return problem
+
+    place.unreachable.add(place.options.uri_of("a"))
+    assert "the libvirt of a cannot be reached" in asyncio.run(problem_of("a"))
+    assert asyncio.run(problem_of("a", "b")) == ""
 
 
 def test_nothing_is_done_once_another_node_decides(place: Place) -> None:

@@ -6,13 +6,27 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
+from forewarn.cli.app import app
 from forewarn.drivers import registry
 from forewarn.node.settings import SettingsError, load
 from forewarn_libvirt.options import LibvirtOptions
+from helpers.certificates import Authority
 from helpers.paths import ROOT
 
 PAGE = (ROOT / "docs/operate/libvirt.md").read_text()
+SETTINGS = """
+host = "h1"
+control = "127.0.0.1:8171"
+certificate = "{certificate}"
+key = "{key}"
+authority = "authority.pem"
+directory = "fences"
+driver = "libvirt"
+[libvirt]
+uri = "{uri}"
+"""
 
 
 @pytest.mark.parametrize("field", msgspec.structs.fields(LibvirtOptions), ids=lambda f: f.name)
@@ -48,3 +62,22 @@ def test_options_that_cannot_be_used_are_named(tmp_path: Path, options: str, pro
     with pytest.raises(SettingsError) as error:
         load(file, {})
     assert problem in "\n".join(error.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("uri", "problem"),
+    [
+        ("test:///default", ""),
+        ("qemu:///nowhere", "the libvirt of h1 cannot be reached: "),
+        ("qemu+unix:///system?socket=/nowhere", "the libvirt of h1 cannot be reached: "),
+    ],
+)
+def test_the_check_of_a_driver_process_tries_to_reach_its_libvirt(
+    tmp_path: Path, uri: str, problem: str
+) -> None:
+    pair = Authority(tmp_path).issue("forewarn:driver:h1")
+    file = tmp_path / "driver.toml"
+    file.write_text(SETTINGS.format(certificate=pair.certificate, key=pair.key, uri=uri))
+    ran = CliRunner().invoke(app, ["driver", "check", "--config", str(file)])
+    assert ran.exit_code == bool(problem)
+    assert problem in ran.output

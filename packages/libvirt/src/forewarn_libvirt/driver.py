@@ -48,6 +48,7 @@ from forewarn_libvirt.steps import Refused, Steps, Unclear, Wait
 from forewarn_libvirt.watch import Watch
 
 CALLS_AT_ONCE = 16  # threads, each of which may wait for a host
+OPEN_WITHIN = 5.0  # seconds: a host that cannot be reached by then is tried again later
 
 Answer = TypeVar("Answer")
 
@@ -125,6 +126,18 @@ class LibvirtDriver(Driver):
             await asyncio.gather(*(watch.run() for watch in watches))
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
+
+    async def open(self) -> None:
+        loop = asyncio.get_running_loop()
+        attempts = [
+            loop.run_in_executor(self._threads, self._hosts.try_to_reach, host)
+            for host in self._watched
+        ]
+        if attempts:
+            await asyncio.wait(attempts, timeout=OPEN_WITHIN)
+
+    def problem(self) -> str:
+        return self._hosts.problem(self._watched)
 
     async def aclose(self) -> None:
         if self._work is not None:

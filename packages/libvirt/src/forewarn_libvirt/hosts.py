@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import libvirt
@@ -99,6 +99,7 @@ class Hosts:
         self._uri_of = uri_of
         self._open = open
         self._connections: dict[str, Any] = {}
+        self._problems: dict[str, str] = {}  # by host: why there is no connection
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
         events.run()
@@ -107,14 +108,32 @@ class Hosts:
         """Return the connection to a host, a new one if there is none. Raises Unreachable."""
         with self._lock:
             lock = self._locks.setdefault(host, threading.Lock())
-        with lock, reaching(host):
-            connection = self._connections.get(host)
-            if connection is None or not connection.isAlive():
-                connection = self._open(self._uri_of(host))
-                with contextlib.suppress(libvirt.libvirtError):  # local ones have none
-                    connection.setKeepAlive(*KEEPALIVE)
-                self._connections[host] = connection
+        with lock:
+            try:
+                connection = self._connections.get(host)
+                if connection is None or not connection.isAlive():
+                    connection = self._connections[host] = self._connect(host)
+            except libvirt.libvirtError as error:
+                self._problems[host] = f"the libvirt of {host} cannot be reached: {error}"
+                raise Unreachable(self._problems[host]) from error
             return connection
+
+    def _connect(self, host: str) -> Any:
+        self._problems.setdefault(host, f"the libvirt of {host} has not answered yet")
+        connection = self._open(self._uri_of(host))
+        del self._problems[host]
+        with contextlib.suppress(libvirt.libvirtError):  # local ones have none
+            connection.setKeepAlive(*KEEPALIVE)
+        return connection
+
+    def try_to_reach(self, host: str) -> None:
+        with contextlib.suppress(Unreachable):
+            self.connection(host)
+
+    def problem(self, hosts: Collection[str]) -> str:
+        """Return why none of these hosts can be reached, or ""."""
+        problems = [self._problems[host] for host in hosts if host in self._problems]
+        return "; ".join(problems) if len(problems) == len(hosts) else ""
 
     def find(self, host: str, name: str, vm_id: str = "") -> Domain | None:
         """Return the domain of a machine on a host, by its UUID or else by its name."""

@@ -3,10 +3,12 @@ driver. Changes nothing."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 from forewarn.drivers.hosts.fences import FILE
+from forewarn.drivers.port import Driver
 from forewarn.node.driver_process import make_driver, name_problem
 from forewarn.node.listening.certificates import examine
 from forewarn.node.preflight.finding import fatal
@@ -31,9 +33,17 @@ def driver_findings(loaded: LoadedDriverSettings, path: Path | None) -> Iterator
     file = config.directory / FILE if exists else config.directory
     yield from directory_findings(origins, "directory", file)
     try:
-        problem = make_driver(config).problem()
+        problem = asyncio.run(_problem(make_driver(config)))
     except Exception as error:  # whatever a foreign driver raises
         problem = str(error) or repr(error)
     if problem:
         yield fatal(origins, "driver", f"{config.driver.name}: {problem}")
     yield from unit_findings(origins, path, unit=UNIT, check=CHECK)
+
+
+async def _problem(driver: Driver) -> str:
+    try:
+        await driver.open()
+        return driver.problem()
+    finally:
+        await driver.aclose()
