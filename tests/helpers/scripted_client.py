@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, TypeAlias, TypeVar
 
 from forewarn.client.events import Snapshot
@@ -56,16 +56,14 @@ class ScriptedExchanges:
         script: Script,
         *,
         endpoint: Location | None = HERE,
-        candidates: Iterable[Location] = (),
+        well_known: Location = HERE,
         **settings: Any,
     ) -> None:
         self.now = 1_000.0
         self.script = script
         self.asks: list[Request] = []
         self.rests: list[float] = []
-        self.rules = ClientProtocol(
-            endpoint, lambda: candidates, clock=lambda: self.now, **settings
-        )
+        self.rules = ClientProtocol(endpoint, well_known, clock=lambda: self.now, **settings)
 
     def done(self, steps: Steps[T]) -> T:
         """Until it is answered."""

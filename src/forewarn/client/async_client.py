@@ -59,7 +59,7 @@ class AsyncClient:
     ) -> None:
         self._protocol = ClientProtocol(
             discovery.configured_endpoint(endpoint),
-            discovery.candidates,
+            discovery.WELL_KNOWN,
             long_poll=long_poll,
             interval=pace.check_interval(interval),
         )

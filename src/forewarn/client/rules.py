@@ -62,14 +62,14 @@ class ClientProtocol:
     def __init__(
         self,
         location: Location | None,
-        candidates: Callable[[], Iterable[Location]],
+        well_known: Location,
         *,
         long_poll: bool = True,
         interval: float = pace.INTERVAL,
         clock: Callable[[], float] = guard.monotonic,
     ) -> None:
-        """`candidates` returns where an endpoint may be if no `location` is given."""
-        self._candidates = candidates
+        """`well_known` is where an endpoint may be if no `location` is given."""
+        self._well_known = well_known
         self._interval = interval
         self._clock = clock
         self._endpoint = EndpointState(location, long_poll=long_poll, clock=clock)
@@ -272,23 +272,17 @@ class ClientProtocol:
         return result
 
     def _discover(self, retries: Retries) -> Steps[HeldDocument | Response]:
-        """Poll the candidates until one returns a document. One that accepts the connection may
-        take its time. If there is none, return the most promising response."""
-        tried: list[tuple[str, str]] = []
-        best = NOWHERE
-        candidates = iter(self._candidates())
-        location = next(candidates, None)  # the first is known without blocking
-        while location is not None:
-            timeout = min(pace.FIRST_ANSWER, max(pace.ANSWER_LEAST, retries.left))
-            result = yield from self._endpoint.poll(location, None, timeout)
-            if isinstance(result, HeldDocument):
-                self._endpoint.succeeded(location)
-                return result
-            tried.append((str(location), describe(result)))
-            best = result if is_transient(result) else best
-            location = yield Call(lambda: next(candidates, None))
+        """Poll the well-known address. Whatever else may answer there, the endpoint has documents,
+        and may take its time for the first one."""
+        location = self._well_known
+        timeout = min(pace.FIRST_ANSWER, max(pace.ANSWER_LEAST, retries.left))
+        result = yield from self._endpoint.poll(location, None, timeout)
+        if isinstance(result, HeldDocument):
+            self._endpoint.succeeded(location)
+            return result
+        tried = [(str(location), describe(result))]
         self._endpoint.record_problem((yield Call(lambda: _explain_unreachable(tried))))
-        return best
+        return result if is_transient(result) else NOWHERE
 
     def _send(
         self, target: str, retries: Retries, method: str = "GET", body: bytes | None = None

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
 
 import pytest
@@ -26,7 +26,6 @@ from forewarn.client import (
     EndpointUnavailableError,
     pace,
 )
-from forewarn.client.steps import Location
 from helpers.client_connections import Raw, raw, read_head
 from helpers.scripted_client import EVENT, body
 
@@ -254,36 +253,11 @@ def test_no_endpoint_found_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.delenv("FOREWARN_METADATA", raising=False)
     monkeypatch.setattr(endpoint, "WELL_KNOWN", endpoint.parse_endpoint("http://127.0.0.1:1"))
-    monkeypatch.setattr("forewarn.client.discovery.leases.offered_addresses", lambda: ())
     with (
         Client() as client,
         pytest.raises(EndpointNotFoundError, match=r"127\.0\.0\.1:1 refuses connections"),
     ):
         client.events(timeout=0.0)
-
-
-def test_discovery_does_not_block_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    from forewarn.client.discovery import endpoint
-
-    looked = threading.Event()
-
-    def candidates() -> Iterator[Location]:
-        yield endpoint.parse_endpoint("http://127.0.0.1:1")
-        assert looked.wait(20), "other tasks go on meanwhile"
-
-    async def asked() -> None:
-        async def look() -> None:
-            looked.set()
-
-        async with AsyncClient() as client:
-            events, _ = await asyncio.gather(
-                client.events(timeout=0.0), look(), return_exceptions=True
-            )
-        assert isinstance(events, EndpointNotFoundError)
-
-    monkeypatch.delenv("FOREWARN_METADATA", raising=False)
-    monkeypatch.setattr(endpoint, "candidates", candidates)
-    asyncio.run(asked())
 
 
 def test_a_single_request_leaves_time_for_an_answer() -> None:

@@ -139,8 +139,8 @@ def _cause(tried: Sequence[tuple[str, str]], root: Path, environ: Mapping[str, s
     if not has_route(root):
         return (
             f"This machine has no route to {_WELL_KNOWN}: it needs one through its host, which "
-            'DHCP option 121 can provide (see "Networking for guests" in the documentation), or a '
-            f"lease with option 245; or {_SET_ENDPOINT}."
+            'DHCP option 121 can provide (see "Networking for guests" in the documentation); or '
+            f"{_SET_ENDPOINT}."
         )
     if any(failure == "refused" for _, failure in tried):
         return "The host refuses connections: is the forewarn service running on it?"

@@ -1,12 +1,10 @@
-"""Candidates for the endpoint's address: the configured one, that of the environment, the
-well-known address, and the one in this machine's DHCP lease (option 245). `rules.py` tries them.
-"""
+"""The endpoint's address: the configured one, that of the environment, or the well-known one."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from forewarn.client.errors import InvalidEndpointError
@@ -15,7 +13,6 @@ from forewarn.support import text
 
 VARIABLE = "FOREWARN_METADATA"
 WELL_KNOWN = Location("169.254.169.254")
-PORTS = 80, 8080  # of an address from a lease
 MAX_QUOTED = 80  # characters of an invalid address that are quoted
 
 _HOST = re.compile(r"[A-Za-z0-9._:%-]{1,255}", re.ASCII)
@@ -53,14 +50,3 @@ def configured_endpoint(
         return parse_endpoint(environ[VARIABLE])
     except InvalidEndpointError as error:
         raise InvalidEndpointError(f"{VARIABLE}: {error}") from error
-
-
-def candidates() -> Iterator[Location]:
-    """Yield where the endpoint may be, in the order in which to try. Leases are read only when they
-    are needed: the address may have changed since the last time."""
-    yield WELL_KNOWN
-    from forewarn.client.discovery import leases  # rarely needed
-
-    for address in leases.offered_addresses():
-        for port in PORTS:
-            yield Location(address, port)
