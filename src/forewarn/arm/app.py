@@ -29,6 +29,7 @@ from forewarn.arm.routes import (  # each declares its operations
     batch,
     configuration_assignments,
     dedicated_hosts,
+    deployments,
     event_grid,
     login,
     maintenance_configurations,
@@ -62,7 +63,13 @@ LOGIN_BODY_TIMEOUT = 10.0  # seconds to send it
 ROUTES = (
     *(login, subscriptions, resources, resource_graph, event_grid, operations, batch),
     *(virtual_machines, scale_sets, reimages, availability_sets, dedicated_hosts),
-    *(scheduled_events, updates, maintenance_configurations, configuration_assignments),
+    *(
+        scheduled_events,
+        updates,
+        maintenance_configurations,
+        configuration_assignments,
+        deployments,
+    ),
 )
 
 _VERSION = re.compile(

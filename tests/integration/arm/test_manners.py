@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from forewarn.arm import routing
 from forewarn.testing import Service
-from helpers.arm import COMPUTE, SUBSCRIPTION, Arm, anonymous, code, message
+from helpers.arm import COMPUTE, RESOURCE_GROUP, SUBSCRIPTION, Arm, anonymous, code, message
 
 FLEET = "groups: [{name: web, kind: standalone, machines: [{name: web-0}]}]"
 MACHINE = f"{COMPUTE}/virtualMachines/web-0"
@@ -133,6 +133,21 @@ def test_what_is_not_offered_is_refused_with_the_reason(
     expected = (404, "InvalidResourceType") if method == "GET" else (409, "OperationNotAllowed")
     assert code(answer) == expected
     assert reason in message(answer)
+
+
+@pytest.mark.parametrize(
+    ("method", "action", "status"),
+    [("PUT", "", 201), ("POST", "/validate", 202), ("POST", "/whatIf", 202)],
+)
+def test_a_deployment_fails_with_the_reason(
+    arm: Arm, method: str, action: str, status: int
+) -> None:
+    path = f"{RESOURCE_GROUP}/providers/Microsoft.Resources/deployments/d{action}"
+    answer = arm.call(method, path, {})
+    assert answer.status == status
+    operation = arm.operation(answer)
+    assert (operation["status"], operation["error"]["code"]) == ("Failed", "OperationNotAllowed")
+    assert operation["error"] == answer.json()["properties"]["error"]
 
 
 def test_every_answer_has_its_ids(arm: Arm) -> None:

@@ -192,6 +192,16 @@ def test_az_shows_a_refusal_with_its_code(az: Az) -> None:
     assert re.search(r"\(OperationNotAllowed\) .*/deallocate'", "".join(refused.stderr))
 
 
+@pytest.mark.parametrize("validate", [(), ("--validate",)])
+def test_az_shows_why_a_deployment_fails(az: Az, validate: tuple[str, ...]) -> None:
+    create = ("vm", "availability-set", "create", "-g", "forewarn", "-n", "new")
+    refused = az.start(*create, *validate)
+    assert refused.wait() == 1
+    output = "".join(refused.stderr)
+    assert "OperationNotAllowed" in output
+    assert "Traceback" not in output
+
+
 def test_the_logins_of_the_page_work_as_written(service: Service, az: Az) -> None:
     page = (ROOT / "docs/arm.md").read_text()
     lines = re.findall(r"`az (login --service-principal [^`]+)`", page)
