@@ -37,6 +37,7 @@ class MachineCourse:
         "seen",
         "statuses",
         "uncertain_approval",
+        "unread",
         "was_ready",
     )
 
@@ -60,6 +61,7 @@ class MachineCourse:
             None  # time of an approval that may not have counted
         )
         self.hiding_version = ""  # the api-version of its polls, if that does not show the event
+        self.unread = False  # it polled with If-None-Match: *, which never shows it a document
 
     def record_sighting(self, status: str, at: Stamp) -> None:
         self.seen = self.seen or at

@@ -66,6 +66,12 @@ def _missed(
             f" and so never saw {event.id[:8]}; use a newer api-version"
         )
         return Missed("", "blind-version", message, visible.t)
+    if client is not None and course.seen is None and course.unread:
+        message = (
+            "polls with If-None-Match: *, which is answered 304 whatever the document is, and so"
+            f" never saw {name}; send the ETag of the last document"
+        )
+        return Missed("", "never-seen", message, visible.t)
     if event.sudden or until is None:
         return None
     if client is None or client.first is None or not before(client.first, visible):

@@ -30,6 +30,7 @@ from forewarn.verdict.request_rules import RequestRules
 from forewarn.verdict.values import Course, Unannounced
 from forewarn.verdict.verdict import Verdict
 from forewarn.wire import extensions, requests
+from forewarn.wire.headers import ANY, parse_tags
 from forewarn.wire.versions import NEWEST
 
 MAX_REASON = 500  # characters of what a machine was busy with
@@ -270,6 +271,8 @@ class Observer:
                 if answer is not None
                 else None
             )
+        elif request.status == 304 and ANY in parse_tags(request.headers.get("if-none-match", "")):
+            self._mark_unread(client, request)
         elif request.status == 304:
             document = self._documents.unchanged(request.version, request.tag)
         usable = request.status == 304 or document is not None
@@ -326,6 +329,16 @@ class Observer:
             if not event.recorded:
                 event.end(request.done, FINISHED if event.started else "")
                 self._observed.end_event(event)
+
+    def _mark_unread(self, client: Client, request: Exchange) -> None:
+        """Mark active events that a poll with `If-None-Match: *` never shows. A long-poll with it
+        waits for the next document."""
+        if not isinstance(request.ask, requests.GetDocument):
+            return
+        for event in self._observed.active.get(client.group, {}).values():
+            course = event.machine_courses.get(client.machine)
+            if course is not None and event.visible is not None and course.seen is None:
+                course.unread = True
 
     def _mark_hidden_types(self, client: Client, document: ShownDocument) -> None:
         """Mark active events that the version in use never shows."""

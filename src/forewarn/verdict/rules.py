@@ -87,7 +87,9 @@ RULES: Mapping[str, Rule] = {
     "approved-too-early": Rule(
         "An event is approved when the machine is done with its work, not before."
     ),
-    "never-seen": Rule("A client that polls does so at least once while an event is announced."),
+    "never-seen": Rule(
+        "A client that polls reads the document at least once while an event is announced."
+    ),
     "clock-passed": Rule(
         "The clock is not moved past an announced event before a client that polls has polled."
     ),

@@ -55,6 +55,7 @@ SILENT = ("stopped-polling", "no-reaction")
 # Expectations of the shipped scenarios.
 REBOOT_APPROVED = "restart is approved by web_0, 1 min ahead of NotBefore"
 UPDATE_APPROVED = "update is approved by web_0, 1 min ahead of NotBefore"
+REBOOT_SEEN = "restart is seen in time"
 REBOOT_EARLY = "restart is started, 1 min ahead of NotBefore"
 REDEPLOY_APPROVED = "redeploy is approved by one of its own machines, 1 min ahead of NotBefore"
 EVICTION_APPROVED = "eviction is approved by web_0 within 25 s"
@@ -208,6 +209,11 @@ TWINS: Mapping[str, Twin] = {
     "takes-not-modified-for-no-events": Twin(
         "delay",
         Found(("approved-too-early",), (LOST_JOB,)),
+    ),
+    "names-no-tag": Twin(
+        "restart",
+        Found(("never-seen",), FAILED),
+        {"user-reboot": Found(("never-seen", REBOOT_SEEN), (REBOOT_APPROVED, REBOOT_EARLY))},
     ),
     "expects-larger-incarnation": Twin(
         "new-incarnation",
