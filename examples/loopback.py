@@ -21,9 +21,9 @@ from pathlib import Path
 
 EXAMPLES = Path(__file__).parent
 DRIVER = EXAMPLES / "drivers" / "local_machines.py"
-PATIENCE = 30.0  # seconds for anything that is waited for
+PATIENCE = 120.0  # seconds for anything that is waited for; longer than start_grace
 LOOK_EVERY = 0.05  # seconds between two looks meanwhile
-AT_MOST = 120  # seconds for all of it
+AT_MOST = 240  # seconds for all of it
 LAST = 30  # lines of each that are shown if something goes wrong
 PACKAGES = {"redis-cli": "redis-tools"}  # where a program's has another name
 

@@ -32,6 +32,13 @@ from forewarn.service.fleet import read
 
 AT_ONCE = 16  # cases that are put together; the loop accepts one caller in a turn
 ENOUGH = 4  # differences, after which no more are looked for
+LIMITS = Limits(  # no test of timeouts: a busy machine may take long between two segments
+    max_connections_per_machine=10_000,
+    head_timeout=3600,
+    body_timeout=3600,
+    answer_timeout=3600,
+    keep_alive=3600,
+)
 T = TypeVar("T")
 Prepare = Callable[[Node], Awaitable[None]]
 
@@ -83,7 +90,7 @@ class Pair:
                     rules=Durations(silence=None),
                     virtual=START,
                     identity=identity,
-                    limits=limits or Limits(max_connections_per_machine=10_000),
+                    limits=limits or LIMITS,
                     metadata=Address("127.0.0.1", 0),
                     whole_loopback=identity is Identity.TARGET,
                     front=front,

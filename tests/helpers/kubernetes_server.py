@@ -28,7 +28,7 @@ from helpers.certificates import Authority
 from helpers.fake_kubernetes import ADMIN, Refusal, ResourcePath
 from helpers.free_ports import free_port
 from helpers.kubernetes_cluster import Cluster
-from helpers.waiting import until
+from helpers.waiting import LIMIT, until
 
 REAL = os.environ.get("TEST_KUBE_APISERVER", "")
 _PASSED_ON = ("Authorization", "Content-Type", "Accept", "User-Agent")
@@ -200,7 +200,7 @@ def _real(directory: Path, tls: Tls, ca: Path) -> Iterator[tuple[str, Callable[[
         names = "/api/v1/namespaces"  # which it creates when it is ready
 
         def ready() -> bool:
-            line = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=20)
+            line = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=LIMIT)
             headers = {"Authorization": f"Bearer {ADMIN}"}
             try:
                 for path in ("/readyz", f"{names}/default", f"{names}/kube-system"):

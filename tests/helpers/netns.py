@@ -30,6 +30,7 @@ from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
 from helpers.forked_cli import FOREWARN, nursery, start
 from helpers.process import Running, end
+from helpers.waiting import LIMIT
 
 METADATA_ADDRESS = "169.254.169.254"
 
@@ -137,7 +138,7 @@ class Namespace:
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
         check: bool = True,
-        timeout: float = 20.0,
+        timeout: float = LIMIT,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command inside to its end. Its status must be 0 unless `check` is false."""
         running = self.popen(argv, env=env, cwd=cwd)

@@ -16,6 +16,7 @@ from forewarn.service.access.oidc import Oidc
 from forewarn.testing import Service
 from helpers.oidc_issuer import Issuer, issuer
 from helpers.token_api import FLEET
+from helpers.waiting import LIMIT
 
 PAGE = {"Sec-Fetch-Site": "same-origin"}
 
@@ -30,7 +31,7 @@ class Browser:
     def get(self, url: str, **headers: str) -> tuple[int, str, str]:
         """Return the status, where it leads, and the body."""
         parts = urlsplit(url)
-        connection = http.client.HTTPConnection(parts.netloc, timeout=30)
+        connection = http.client.HTTPConnection(parts.netloc, timeout=LIMIT)
         cookies = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
         sent = {**headers, **({"Cookie": cookies} if cookies else {})}
         connection.request("GET", parts._replace(scheme="", netloc="").geturl(), headers=sent)

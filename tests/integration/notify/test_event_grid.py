@@ -54,6 +54,16 @@ async def delivered(receiver: EventGridReceiver, count: int) -> list[tuple[dict[
     return receiver.events
 
 
+async def closed(writers: list[asyncio.StreamWriter]) -> None:
+    """Close the connections of a server that accepts no more, also those it has just accepted."""
+    receiving = asyncio.all_tasks() - {asyncio.current_task()}
+    await asyncio.gather(*receiving, return_exceptions=True)
+    for writer in writers:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
 def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(test)
 
@@ -215,10 +225,7 @@ def test_what_a_receiver_answers_after_its_status_does_not_count(
             await w.reboot("web-0")
             await until_async(lambda: w.state().messages == 1)
             assert len(received) == times
-        for writer in writers:
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
+        await closed(writers)
 
     run(play())
 
@@ -286,10 +293,7 @@ def test_a_receiver_that_validates_nonsense_gets_nothing_until_it_recovers(
             await until_async(lambda: w.state().messages == 3)
             assert received == ["Scheduled", "Started", "Completed"]
             assert w.state().state == "ok"
-        for writer in writers:
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
+        await closed(writers)
 
     run(play())
 

@@ -295,7 +295,7 @@ CLOUD_PROGRAM = """
 import json, urllib.request
 def get(url, **headers):
     asked = urllib.request.Request(url, headers=headers)
-    return json.load(urllib.request.urlopen(asked, timeout=30))
+    return json.load(urllib.request.urlopen(asked))
 imds = "http://169.254.169.254/metadata/identity/oauth2/token?api-version=2018-02-01"
 token = get(imds + "&resource=https://management.azure.com/", Metadata="true")["access_token"]
 machines = (

@@ -28,7 +28,7 @@ again = bool(starts.read())
 print(os.getpid(), file=starts, flush=True)
 def ask(body=None):
     request = urllib.request.Request(url, data=body, headers={"Metadata": "true"})
-    with urllib.request.urlopen(request, timeout=5) as answer:
+    with urllib.request.urlopen(request) as answer:
         return answer.read()
 if "has-child" in habits and not again:
     child = subprocess.Popen(["sleep", "600"])

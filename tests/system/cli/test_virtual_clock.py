@@ -33,7 +33,7 @@ request = urllib.request.Request(
 )
 last = None
 while True:
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request) as answer:
         document, date = json.load(answer), answer.headers["Date"]
     if document != last:
         last = document

@@ -31,7 +31,7 @@ server.serve_forever()
 """
 ASK = f"""
 import urllib.request
-print(urllib.request.urlopen("http://{METADATA_ADDRESS}/", timeout=5).read().decode())
+print(urllib.request.urlopen("http://{METADATA_ADDRESS}/").read().decode())
 """
 # Ignores the polite signal, and leaves a child behind in a session of its own.
 STUBBORN = """

@@ -44,7 +44,7 @@ from helpers.forked_cli import Forked
 from helpers.polls import GET, LAST, ODD, metrics, real_time, send_poll, until_closed
 from helpers.process import Running
 from helpers.raw_http import RawConnection, RawResponse, request
-from helpers.waiting import until
+from helpers.waiting import LIMIT, until
 
 COUNT = 60
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -729,7 +729,7 @@ def test_requests_sent_before_a_stop_are_answered_with_connection_close(
     for line in (kept, handed, *fresh):
         line.close()
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(place, timeout=5)
+        socket.create_connection(place, timeout=LIMIT)
     assert took < GRACE
 
 

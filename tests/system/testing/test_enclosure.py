@@ -26,7 +26,7 @@ WHO = ["curl", "--silent", "--header", "Metadata:true", NAME]
 URLLIB = f"""
 import urllib.request
 asked = urllib.request.Request({DOCUMENT!r}, headers={{"Metadata": "true"}})
-print(urllib.request.urlopen(asked, timeout=20).read().decode())
+print(urllib.request.urlopen(asked).read().decode())
 """
 NODE = f"""
 fetch({DOCUMENT!r}, {{headers: {{Metadata: "true"}}}})

@@ -12,6 +12,7 @@ import pytest
 
 from forewarn.judge import judge_files
 from forewarn.testing import Service
+from helpers.waiting import LIMIT
 
 FLEET = "groups: [{name: web, kind: scale-set, machines: [{name: web_0}]}]"
 PATH = "/metadata/scheduledevents"
@@ -88,7 +89,7 @@ def send(service: Service, line: str, headers: list[str], body: bytes) -> bytes:
     place = urlsplit(service.url("web_0"))
     lines = [line, "Host: 169.254.169.254", "Connection: close", *headers, "", ""]
     answer = b""
-    with socket.create_connection((place.hostname or "", place.port or 0), timeout=10) as line_:
+    with socket.create_connection((place.hostname or "", place.port or 0), timeout=LIMIT) as line_:
         try:
             line_.sendall("\r\n".join(lines).encode("latin-1") + body)
             while more := line_.recv(65_536):

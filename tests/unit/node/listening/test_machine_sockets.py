@@ -21,6 +21,7 @@ from forewarn.service.fleet import read
 from forewarn.service.fleet.read import Fleet
 from forewarn.testing import RefusedError, Service
 from helpers.free_ports import free_port
+from helpers.waiting import LIMIT
 
 NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
 
@@ -33,7 +34,7 @@ def service(request: pytest.FixtureRequest) -> Iterator[Service]:
 
 def name_at(url: str) -> str:
     """The machine as which a request to this URL is answered."""
-    with urlopen(Request(url + NAME, headers={"Metadata": "true"}), timeout=30) as answer:
+    with urlopen(Request(url + NAME, headers={"Metadata": "true"}), timeout=LIMIT) as answer:
         return answer.read().decode()  # type: ignore[no-any-return]
 
 
@@ -109,7 +110,7 @@ def test_a_kept_connection_is_that_of_the_machine(service: Service) -> None:
     web = service.scale_set("web", 2)
     target = "/metadata/scheduledevents?api-version=2020-07-01"
     event = web[1].restart()
-    connection = HTTPConnection("127.0.0.1", port(web[1].url), timeout=30)
+    connection = HTTPConnection("127.0.0.1", port(web[1].url), timeout=LIMIT)
     for _ in range(3):
         connection.request("GET", target, headers={"Metadata": "true"})
         assert event.id.encode() in connection.getresponse().read()

@@ -10,6 +10,7 @@ from forewarn.node.config import Address, Config
 from forewarn.node.listening.sockets import CannotListen, confined, local, open_loopback
 from forewarn.node.wiring import metadata_sockets
 from helpers.free_ports import free_port
+from helpers.waiting import LIMIT
 
 HOSTS = ["127.0.0.1", "127.0.1.1", "127.0.1.2"]
 
@@ -18,7 +19,7 @@ def answered(hosts: list[str], port: int) -> list[str]:
     """Where a connection really goes to."""
     found = []
     for host in hosts:
-        with socket.create_connection((host, port), timeout=5) as connection:
+        with socket.create_connection((host, port), timeout=LIMIT) as connection:
             found.append(connection.getpeername()[0])
     return found
 
