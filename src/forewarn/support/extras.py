@@ -19,10 +19,8 @@ MODULES: dict[Extra, tuple[str, ...]] = {
     "server": (
         "alembic",
         "cryptography",
-        "dateutil",
         "httptools",
         "httpx",
-        "icalendar",
         "litestar",
         "sqlalchemy",
         "structlog",

@@ -9,7 +9,7 @@ from forewarn.support import extras
 from helpers.paths import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-MODULE_OF = {"python-dateutil": "dateutil", "pyyaml": "yaml"}
+MODULE_OF = {"pyyaml": "yaml"}
 # uvloop and tzdata are not for every system; the others have messages of their own where they are
 # used.
 NOT_CHECKED = {"uvloop", "tzdata", "time-machine", "pyjwt"}

@@ -1,7 +1,6 @@
 """`forewarn apply`: apply a fleet file, or show what that would change.
 
-The text is sent as it is, because parsing it needs packages that only the service has. If it refers
-to calendars, their dates are added first, because only the command can read files here.
+The text is sent as it is, because parsing it needs packages that only the service has.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Annotated
 
@@ -32,8 +30,6 @@ from forewarn.cli.output import (
 )
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.schema.fleet import MAX_FLEET_BYTES, FleetCounts, FleetDifference, FleetItem
-from forewarn.support import extras
-from forewarn.support.instants import from_datetime
 from forewarn.support.text import not_utf8
 
 APPLY_TIMEOUT = 600.0  # seconds that a service may take to apply a fleet
@@ -100,7 +96,6 @@ def apply(
     if size > MAX_FLEET_BYTES:
         fail(f"{file}: the file has {size:,} bytes; the maximum is {MAX_FLEET_BYTES:,}")
     with service(url) as client:
-        text = _with_dates(text, file, client)
         client.timeout = APPLY_TIMEOUT
         try:
             with _progress(client):
@@ -124,24 +119,6 @@ def apply(
     else:
         chosen = f"{file} --placement {placement}" if placement else str(file)
         _show(difference, chosen, force=force, remove=remove)
-
-
-def _with_dates(text: bytes, file: Path, client: ControlClient) -> bytes:
-    """Return the text with the dates of its calendars. If one of them cannot be read, print why and
-    exit with 1. Without the packages for this, the service refuses a calendar without dates."""
-    if b"calendar" not in text or not extras.installed("server"):
-        return text
-    from forewarn.service.fleet.build import FleetError
-    from forewarn.service.fleet.calendar_dates import with_dates
-
-    notes: list[str] = []
-    try:
-        now = cache(lambda: from_datetime(client.clock().now))
-        with_calendars = with_dates(text.decode(), file.parent, now, notes.append)
-    except FleetError as error:
-        fail_all(error.named(str(file)).splitlines())
-    print_notes(notes)
-    return with_calendars.encode()
 
 
 def _show(

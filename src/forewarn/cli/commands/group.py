@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from forewarn.cli import completion
-from forewarn.cli.blackout_calendar import BlackoutCalendar, with_calendar
 from forewarn.cli.confirm import accepts_yes
 from forewarn.cli.options import Fields
 from forewarn.cli.output import (
@@ -138,16 +137,14 @@ def policy(
             " or 'none'. Can be repeated."
         ),
     ] = None,
-    blackout_calendar: BlackoutCalendar = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
     """Show a group's policy, or change the given parts of it."""
     request = s.PolicyRequest(**fields)
     with service(url) as client:
-        if blackout is not None or blackout_calendar is not None:
-            listed = [] if blackout == ["none"] else blackout or []
-            request.blackouts = with_calendar(listed, blackout_calendar, client)
+        if blackout is not None:
+            request.blackouts = [] if blackout == ["none"] else blackout
         group = client.set_policy(name, request)
         if json:
             print_json(group)

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from forewarn.cli import completion
-from forewarn.cli.blackout_calendar import BlackoutCalendar, with_calendar
 from forewarn.cli.confirm import accepts_yes
 from forewarn.cli.options import Fields
 from forewarn.cli.output import (
@@ -60,14 +59,12 @@ def set_(
             " Can be repeated."
         ),
     ] = None,
-    blackout_calendar: BlackoutCalendar = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
     """Add a maintenance configuration, or replace it."""
     with service(url) as client:
-        blackouts = with_calendar(blackout or (), blackout_calendar, client)
-        request = m.MaintenanceRequest(blackouts=blackouts, **fields)
+        request = m.MaintenanceRequest(blackouts=blackout or [], **fields)
         configuration = client.set_maintenance(name, request)
         if json:
             print_json(configuration)

@@ -58,11 +58,6 @@ MAX_PLACEMENT_GROUP = 100  # machines in one placement group of a scale set
 # After the name of the scale set in the name of a member.
 MEMBER = re.compile(r"_(0|[1-9]\d{0,8})", re.ASCII)
 NAMESPACE = uuid.UUID("8f6c1f52-6d0e-5f6a-9d0b-3a7a2a6f3c11")  # for ids derived from names
-NO_DATES = (
-    "the dates of this calendar are missing. They are added by 'forewarn apply', which needs the"
-    " server packages for it (pip install 'forewarn[server]'), and by a service whose setting"
-    " 'fleet' names the file; anywhere else, write the dates instead"
-)
 PLACED = ("location", "resource_group", "subscription")
 
 T = TypeVar("T")
@@ -394,19 +389,11 @@ def _windows(texts: list[str], at: Where) -> tuple[Window, ...]:
     return tuple(_parsed(parse_window, text, (*where, n)) for n, text in enumerate(texts))
 
 
-def _blackouts(entries: list[str | e.CalendarEntry], at: Where) -> tuple[Blackout, ...]:
+def _blackouts(texts: list[str], at: Where) -> tuple[Blackout, ...]:
     where = (*at, "blackouts")
-    texts: list[tuple[str, Where]] = []
-    for n, entry in enumerate(entries):
-        if isinstance(entry, str):
-            texts.append((entry, (*where, n)))
-        elif entry.dates is None:
-            raise FleetError(NO_DATES, (*where, n, "calendar"))
-        else:
-            texts += [(text, (*where, n, "dates", k)) for k, text in enumerate(entry.dates)]
     if len(texts) > MAX_BLACKOUTS:
         raise FleetError(f"there can be at most {MAX_BLACKOUTS} blackouts, not {len(texts)}", where)
-    return tuple(_parsed(parse_blackout, text, place) for text, place in texts)
+    return tuple(_parsed(parse_blackout, text, (*where, n)) for n, text in enumerate(texts))
 
 
 def _parsed(parse: Callable[[str], T], text: str, at: Where) -> T:

@@ -29,7 +29,6 @@ from forewarn.service.fleet.build import (
     host_of,
 )
 from forewarn.service.fleet.shapes import MAX_DOMAIN
-from forewarn.support import guard
 from forewarn.support.convert import convert
 from forewarn.support.suggest import fields_of, value_problem
 from forewarn.support.text import not_utf8
@@ -71,11 +70,8 @@ _EMPTY = {
 
 
 def load(path: Path, addresses: AddressRules = ANY_ADDRESS) -> Fleet:
-    from forewarn.service.fleet.calendar_dates import with_dates  # a test has no file
-
     try:
-        text = with_dates(path.read_text(encoding="utf-8"), path.parent, guard.wall_us)
-        return parse(text, addresses=addresses)
+        return parse(path.read_text(encoding="utf-8"), addresses=addresses)
     except FleetError as error:
         raise FleetError(error.named(str(path))) from error
     except OSError as error:

@@ -59,29 +59,10 @@ Windows = Annotated[
         maxItems=MAX_WINDOWS,
     ),
 ]
-
-
-class CalendarEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """The events of an iCalendar file, each of which is a blackout."""
-
-    calendar: Annotated[
-        str, _meta("Path of the iCalendar file (.ics), relative to the fleet file.", minLength=1)
-    ]
-    dates: Annotated[
-        list[str] | None,
-        _meta(
-            "The blackouts that the calendar contains. Leave them out of a file: they are added"
-            " when it is read.",
-            maxItems=MAX_BLACKOUTS,
-        ),
-    ] = None
-
-
 Blackouts = Annotated[
-    list[str | CalendarEntry],
+    list[str],
     _meta(
-        "No maintenance starts in these times, such as '2026-12-20 to 2027-01-06 Europe/Berlin',"
-        " or during the events of a calendar, such as {calendar: holidays.ics}.",
+        "No maintenance starts in these times, such as '2026-12-20 to 2027-01-06 Europe/Berlin'.",
         maxItems=MAX_BLACKOUTS,
     ),
 ]
