@@ -122,7 +122,8 @@ def take_up(table: dict[str, list[str]], but: str = "") -> set[int]:
     replace(INCLUDE, rendered(table, held(but)))
     try:
         run(TEST)
-        workers = workers_now().keys()
+        if not (workers := workers_now()):
+            raise Trouble(f"nginx, whose process is in {PID}, has no workers to be seen from here")
         run(RELOAD)
     except (Trouble, OSError, subprocess.TimeoutExpired):
         replace(INCLUDE, before)
@@ -151,10 +152,8 @@ def workers_now() -> dict[int, str]:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             if status.read_text().rpartition(")")[2].split()[1] == master:
                 title = status.with_name("cmdline").read_text().rstrip("\0 ")
-                if "worker" in title:
+                if "cache" not in title:  # a worker that has just begun has its master's title
                     found[int(status.parent.name)] = title
-    if not found:
-        raise Trouble(f"{PID} says {master}, but it has no workers that can be seen from here")
     return found
 
 

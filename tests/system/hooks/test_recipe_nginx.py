@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import os
 import shutil
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -250,3 +251,38 @@ def test_a_configuration_that_nginx_refuses_changes_nothing(front: Front, hook: 
     assert front.include.read_text() == before
     assert "nothing" in hook.ok("undo")
     assert "no event's id" in hook.fails("undo", FOREWARN_EVENT_ID="../x")
+
+
+# Reloads as nginx does: a worker that has just been forked still has the master's title.
+MASTER = """\
+(exec -a 'nginx: worker process' sleep 600) & old=$!
+trap "(exec -a 'nginx: master process' sleep 600) & kill $old" HUP
+echo ready
+while :; do wait; done
+"""
+
+
+def test_a_worker_that_has_just_begun_is_seen(tmp_path: Path) -> None:
+    peers, pid = tmp_path / "web.peers", tmp_path / "nginx.pid"
+    peers.write_text("web_0  127.0.0.1:1\nweb_1  127.0.0.1:2\n")
+    argv = ["bash", "-c", MASTER]
+    process = subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
+    )
+    master = Running(process, argv)
+    try:
+        assert master.line() == "ready"
+        pid.write_text(str(process.pid))
+        recipe = Recipe(
+            "nginx-upstream/upstream.py",
+            tmp_path,
+            "web_0",
+            UPSTREAM_PEERS=peers,
+            NGINX_PID=pid,
+            NGINX_TEST="true",
+            NGINX_RELOAD=f"sh -c 'kill -HUP {process.pid}'",
+        )
+        recipe.ok("prepare")
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        master.stop()
