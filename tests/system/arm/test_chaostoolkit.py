@@ -74,7 +74,10 @@ def test_an_experiment_restarts_machines_that_a_query_finds() -> None:
             text=True,
         )
         running = Running(process, argv)
-        assert running.wait() == 0, running.failure("failed")
+        try:
+            assert running.wait() == 0, running.failure("failed")
+        finally:
+            running.stop()
         counted, machines, members = json.loads(running.stdout[-1])
         assert counted == ["succeeded", 2]
         assert (machines[0], members[0]) == ("succeeded", "succeeded")

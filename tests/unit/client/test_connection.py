@@ -16,6 +16,7 @@ from forewarn.client.connection import Connection
 from forewarn.client.steps import Location, Request, Response
 from forewarn.node.listening.sockets import has_many_loopback_addresses
 from helpers.client_connections import LINES, AnyLine, Raw, raw, read_head
+from helpers.waiting import LIMIT
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
@@ -203,7 +204,8 @@ def test_a_name_with_several_addresses_is_asked_at_the_first_that_answers(
             lambda host, *more, **kw: found if host == "both.test" else real(host, *more, **kw),
         )
         place = Location("both.test", server.location.port)
-        answer = line.send(Request(location=place, target="/x", connect_timeout=0.2, timeout=5.0))
+        # Each address has so long, which has to be enough for the second one on a busy machine.
+        answer = line.send(Request(location=place, target="/x", connect_timeout=2.0, timeout=LIMIT))
         assert (answer.status, answer.failure) == (200, "")
 
 
