@@ -102,8 +102,8 @@ def test_a_tenant_sees_only_problems_of_their_own(monkeypatch: pytest.MonkeyPatc
         everything = {problem.kind for problem in client.status().problems}
         assert everything >= {"overdue", "host"}
         limit = Limit(groups=("web",))
-        wanted = NewToken(name="tom", role=Role.TENANT, limit=limit, lasts=40 * DAY)
-        admin = NewToken(name="alice", role=Role.ADMIN, lasts=5 * DAY)
+        wanted = NewToken(name="tom", role=Role.TENANT, limit=limit, expires_in=40 * DAY)
+        admin = NewToken(name="alice", role=Role.ADMIN, expires_in=5 * DAY)
         _, tom = (service._session.run(node.tokens.create(new, "test")) for new in (admin, wanted))
         assert not isinstance(tom, Refused)
         monkeypatch.setenv("FOREWARN_TOKEN", tom.secret.text)
@@ -157,9 +157,9 @@ def test_a_token_that_expires_soon_needs_attention(
         node = service._session.node
         assert value(service, "forewarn_token_expiry_timestamp_seconds") is None
         admin = service._session.run(
-            node.tokens.create(NewToken(name="alice", role=Role.ADMIN, lasts=40 * DAY), "test")
+            node.tokens.create(NewToken(name="alice", role=Role.ADMIN, expires_in=40 * DAY), "test")
         )
-        short = NewToken(name="ci", role=Role.VIEWER, lasts=3 * DAY)
+        short = NewToken(name="ci", role=Role.VIEWER, expires_in=3 * DAY)
         assert not isinstance(service._session.run(node.tokens.create(short, "test")), Refused)
         assert not isinstance(admin, Refused)
         monkeypatch.setenv("FOREWARN_TOKEN", admin.secret.text)

@@ -278,7 +278,7 @@ def test_each_role_gets_as_far_as_it_should_with_every_call(service: Service, ro
 def test_a_revoked_or_expired_token_is_refused(service: Service) -> None:
     admin = api_with_token(service, "alice", Role.ADMIN)
     bot = api_with_token(service, "bot", Role.VIEWER)
-    short = api_with_token(service, "short", Role.VIEWER, lasts=60 * 1_000_000)
+    short = api_with_token(service, "short", Role.VIEWER, expires_in=60 * 1_000_000)
     assert bot.get("/v1/status").status == short.get("/v1/status").status == 200
     assert admin.post("/v1/tokens/bot/revoke", {}).json()["state"] == "revoked"
     service.clock.advance("1m")

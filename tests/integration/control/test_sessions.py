@@ -175,7 +175,7 @@ def test_a_session_ends_with_a_logout_or_its_token(service: Service, admin: Api)
 def test_a_session_ends_after_half_a_day_and_with_its_token(service: Service, admin: Api) -> None:
     long, short = (
         Browser(service, admin),
-        api_with_token(service, "bob", Role.VIEWER, lasts=3_600_000_000),
+        api_with_token(service, "bob", Role.VIEWER, expires_in=3_600_000_000),
     )
     of_short = Browser(service, short)
     assert of_short.call("GET", "/v1/session").json()["expires_at"].startswith("20")

@@ -344,7 +344,7 @@ def test_the_service_starts_though_the_last_admin_token_expires(
     state = tmp_path / "state.db"
     start = to_datetime(guard.wall_us() - ago * DAY)
     with Service(FLEET, sockets=True, state=state, start=start) as service:
-        api_with_token(service, "alice", Role.ADMIN, lasts=20 * DAY)
+        api_with_token(service, "alice", Role.ADMIN, expires_in=20 * DAY)
     running = served(tmp_path, control="0.0.0.0:0", allow_plain_control=True, log="json")
     try:
         ready = json.loads(running.line().removeprefix("ready "))

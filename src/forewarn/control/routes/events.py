@@ -44,6 +44,7 @@ from forewarn.control.http.parameters import (
     query_time,
 )
 from forewarn.control.http.preconditions import event_tag
+from forewarn.control.http.requests import arguments
 from forewarn.control.operations import events as operations
 from forewarn.control.operations.table import ID_OF
 from forewarn.control.schema import core as s
@@ -52,6 +53,7 @@ from forewarn.core import Event, EventType, Source, Status
 from forewarn.core.refusal import invalid
 from forewarn.service.indexes.events import EventOrder, start_key
 from forewarn.service.platform.explain import Verb
+from forewarn.service.platform.platform import Platform
 
 MAX_LISTED = 1_000  # events in one response, and the default
 
@@ -151,23 +153,9 @@ async def schedule_event(call: Call, data: JSONBody[s.ScheduleRequest]) -> s.Out
     minimum notice of its type."""
     machines = each_once("machines", data.machines)
     authorization.require_machines(call, *machines)
-    source = parse_enum(Source, "source", data.source)
-    authorization.require_source(call, source)
-    announced = outcome(
-        await call.platform.schedule(
-            type=parse_enum(EventType, "event type", data.type),
-            machines=machines,
-            by=call.by,
-            source=source,
-            notice=None if data.notice is None else duration_of("notice", data.notice),
-            not_before=None if data.not_before is None else instant(data.not_before),
-            short_notice=data.short_notice,
-            ignore_windows=data.ignore_windows,
-            description=data.description,
-            ticket=data.ticket,
-            duration=data.duration,
-        )
-    )
+    fields = arguments(data, Platform.schedule)
+    authorization.require_source(call, fields["source"])
+    announced = outcome(await call.platform.schedule(**fields, by=call.by))
     call.headers["Location"] = f"/v1/events/{announced.id}"
     return announced
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from litestar.params import JSONBody
 
 from forewarn.control.http.context import Call, context
-from forewarn.control.http.errors import duration_of, unwrap
+from forewarn.control.http.errors import unwrap
 from forewarn.control.http.operation import route
 from forewarn.control.http.paging import (
     MAX_PAGE,
@@ -15,6 +15,7 @@ from forewarn.control.http.paging import (
     parse_name_cursor,
 )
 from forewarn.control.http.parameters import Name
+from forewarn.control.http.requests import arguments
 from forewarn.control.operations import faults as operations
 from forewarn.control.schema import faults as f
 from forewarn.control.views import faults as views
@@ -29,7 +30,7 @@ log = logger("forewarn.control")
 async def add_fault(call: Call, data: JSONBody[f.FaultRequest]) -> f.Fault:
     """Faults are not stored: they end when the service stops. See "Faults" in the
     documentation."""
-    added = unwrap(context().faults.add(new_fault(data), call.by))
+    added = unwrap(context().faults.add(NewFault(**arguments(data, NewFault)), call.by))
     log.info("a fault was added", by=call.by, fault=added.fault.id, kind=data.kind)
     call.headers["Location"] = f"/v1/faults/{added.fault.id}"
     return views.fault(added)
@@ -67,22 +68,3 @@ async def clear_faults(call: Call) -> list[f.Fault]:
     cleared = unwrap(context().faults.clear())
     log.info("faults were cleared", by=call.by, faults=len(cleared))
     return [views.fault(account) for account in cleared]
-
-
-def new_fault(data: f.FaultRequest) -> NewFault:
-    return NewFault(
-        kind=data.kind,
-        machines=tuple(data.machines),
-        groups=tuple(data.groups),
-        method=data.method,
-        times=data.times,
-        skip=data.skip,
-        starts_in=None if data.starts_in is None else duration_of("starts_in", data.starts_in),
-        lasts=None if data.lasts is None else duration_of("lasts", data.lasts),
-        probability=data.probability,
-        seed=data.seed,
-        seconds=data.seconds,
-        status=data.status,
-        body=data.body,
-        takes_effect=data.takes_effect,
-    )

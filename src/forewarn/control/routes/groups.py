@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from litestar import Response
@@ -13,11 +13,9 @@ from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import (
     RefusedError,
-    duration_of,
     encode_in_thread,
     parse_enum,
     parse_selector,
-    parse_text,
     unwrap,
 )
 from forewarn.control.http.operation import (
@@ -32,14 +30,12 @@ from forewarn.control.http.paging import (
 )
 from forewarn.control.http.parameters import ByLabel, Name, query
 from forewarn.control.http.preconditions import group_tag
+from forewarn.control.http.requests import arguments
 from forewarn.control.operations import groups as operations
 from forewarn.control.schema import core as s
 from forewarn.control.views import core, maintenance
-from forewarn.core import EventType, Group, GroupKind, Policy
+from forewarn.core import Group, GroupKind, Policy
 from forewarn.core.deciding.configurations import never_maintained
-from forewarn.core.fleet import OverWhen
-from forewarn.core.windows.may_postpone import parse_may_postpone
-from forewarn.core.windows.syntax import parse_blackout, parse_window
 from forewarn.support.text import either_of
 
 # Of a policy.
@@ -136,41 +132,12 @@ async def set_policy(call: Call, name: Name, data: JSONBody[s.PolicyRequest]) ->
     authorization.require_group(call, name)
     if any(getattr(data, key) is not msgspec.UNSET for key in PLATFORM_RULES):
         authorization.require_no_limit(call, f"{either_of(PLATFORM_RULES)} of a group")
-    _changed_policy(Policy(), data)  # refuses invalid values before the transaction
+    changes = arguments(data, Policy)
     group = unwrap(
-        await call.platform.set_policy(name, lambda policy: _changed_policy(policy, data), call.by)
+        await call.platform.set_policy(
+            name, lambda policy: msgspec.structs.replace(policy, **changes), call.by
+        )
     )
     limits = data.windows is not msgspec.UNSET or data.blackouts is not msgspec.UNSET
     notes = never_maintained([group], call.platform.writer.now()) if limits else ()
     return s.GroupOutcome(**msgspec.structs.asdict(group_view(group)), notes=list(notes))
-
-
-def _changed_policy(policy: Policy, request: s.PolicyRequest) -> Policy:
-    changes: dict[str, Any] = {}
-    for field in ("user_event_limit", "all_instances_down", "event_grid"):
-        if getattr(request, field) is not msgspec.UNSET:
-            changes[field] = getattr(request, field)
-    if request.auto_approve is not msgspec.UNSET:
-        types = [parse_enum(EventType, "event type", type) for type in request.auto_approve]
-        changes["auto_approve"] = tuple(types)
-    for field in ("terminate_notice", "image_notice"):
-        if (notice := getattr(request, field)) is not msgspec.UNSET:
-            changes[field] = None if notice is None else duration_of(field, notice)
-    if request.windows is not msgspec.UNSET:
-        changes["windows"] = tuple(parse_text(parse_window, w) for w in request.windows)
-    if request.blackouts is not msgspec.UNSET:
-        changes["blackouts"] = tuple(parse_text(parse_blackout, b) for b in request.blackouts)
-    if request.may_postpone is not msgspec.UNSET:
-        allowed = request.may_postpone
-        changes["may_postpone"] = (
-            None if allowed is None else parse_text(parse_may_postpone, allowed)
-        )
-    if request.over_when is not msgspec.UNSET:
-        over_when = request.over_when
-        changes["over_when"] = (
-            None if over_when is None else parse_enum(OverWhen, "over_when", over_when)
-        )
-    if request.back_within is not msgspec.UNSET:
-        within = request.back_within
-        changes["back_within"] = None if within is None else duration_of("back_within", within)
-    return msgspec.structs.replace(policy, **changes)

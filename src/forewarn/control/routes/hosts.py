@@ -15,9 +15,7 @@ from forewarn.control.http import filters
 from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, context, require_known_hosts
 from forewarn.control.http.errors import (
-    duration_of,
     encode_in_thread,
-    instant,
     parse_enum,
     parse_name,
     parse_selector,
@@ -35,22 +33,22 @@ from forewarn.control.http.paging import (
 )
 from forewarn.control.http.parameters import ByHealth, ByLabel, Name, query
 from forewarn.control.http.preconditions import host_tag
+from forewarn.control.http.requests import arguments
 from forewarn.control.operations import hosts as operations
 from forewarn.control.operations.operation import Operation
 from forewarn.control.schema import core as s
 from forewarn.control.views import core
+from forewarn.control.views.shape import view
 from forewarn.core.events import FAILURE_TYPE, EventType
 from forewarn.core.fleet import Health
 from forewarn.core.refusal import Refused
 from forewarn.service.platform.enrollment import NewEnrollment
 from forewarn.service.platform.hosts import (
-    DEGRADED_NOTICE,
     LIVE_MIGRATION,
     MAINTENANCE_MODES,
     Hosts,
 )
 from forewarn.service.platform.platform import Outcomes
-from forewarn.support.instants import to_datetime
 
 Verb: TypeAlias = Callable[[Hosts, str, str], Awaitable[Outcomes | Refused]]
 
@@ -127,39 +125,15 @@ def explain_host(call: Call, name: Name) -> s.HostExplanation:
 async def maintain_host(call: Call, name: Name, data: JSONBody[s.MaintainRequest]) -> s.Outcomes:
     """Announces one event for each group with machines on the host. They start together, unless
     `evacuate` moves the machines away one by one."""
-    return core.outcomes(
-        unwrap(
-            await call.hosts.maintain(
-                name,
-                MAINTENANCE_MODES[parse_name(MAINTENANCE_MODES, "maintenance mode", data.mode)],
-                call.by,
-                evacuate=data.evacuate,
-                notice=None if data.notice is None else duration_of("notice", data.notice),
-                not_before=None if data.not_before is None else instant(data.not_before),
-                short_notice=data.short_notice,
-                ignore_windows=data.ignore_windows,
-                description=data.description,
-                ticket=data.ticket,
-                duration=data.duration,
-            )
-        )
-    )
+    mode = MAINTENANCE_MODES[parse_name(MAINTENANCE_MODES, "maintenance mode", data.mode)]
+    fields = arguments(data, Hosts.maintain, without=("mode",))
+    return core.outcomes(unwrap(await call.hosts.maintain(name, mode, call.by, **fields)))
 
 
 @route(operations.DEGRADE_HOST)
 async def degrade_host(call: Call, name: Name, data: JSONBody[s.DegradeRequest]) -> s.Outcomes:
-    notice = DEGRADED_NOTICE if data.notice is None else duration_of("notice", data.notice)
-    return core.outcomes(
-        unwrap(
-            await call.hosts.degrade(
-                name,
-                call.by,
-                notice=notice,
-                note=data.note,
-                ignore_windows=data.ignore_windows,
-            )
-        )
-    )
+    fields = arguments(data, Hosts.degrade)
+    return core.outcomes(unwrap(await call.hosts.degrade(name, call.by, **fields)))
 
 
 @route(operations.FAIL_HOST)
@@ -184,12 +158,8 @@ uncordon_host = _bound(operations.UNCORDON_HOST, Hosts.uncordon)
 @route(operations.DRAIN_HOST)
 async def drain_host(call: Call, name: Name, data: JSONBody[s.DrainRequest]) -> s.Outcomes:
     """Each machine gets a Freeze of its own and is moved by a live migration."""
-    notice = None if data.notice is None else duration_of("notice", data.notice)
-    return core.outcomes(
-        unwrap(
-            await call.hosts.maintain(name, LIVE_MIGRATION, call.by, evacuate=True, notice=notice)
-        )
-    )
+    fields = arguments(data, Hosts.maintain) | {"evacuate": True}
+    return core.outcomes(unwrap(await call.hosts.maintain(name, LIVE_MIGRATION, call.by, **fields)))
 
 
 return_host = _bound(
@@ -219,19 +189,6 @@ revoke_host = _bound(
 async def enroll_hosts(call: Call, data: JSONBody[s.EnrollmentRequest]) -> s.Enrollment:
     """The service stores only a digest of the token. For each host it can be used once; a new token
     for a host takes the place of the one before. A host that has a node needs `again`."""
-    wanted = NewEnrollment(
-        host=data.host,
-        selector=parse_selector(data.label) or (),
-        hosts=data.hosts,
-        lasts=None if data.expires_in is None else duration_of("expires_in", data.expires_in),
-        again=data.again,
-        driver=data.driver,
-    )
+    wanted = NewEnrollment(**arguments(data, NewEnrollment))
     created = unwrap(await context().enrollments.create(wanted, call.by))
-    return s.Enrollment(
-        id=created.id,
-        token=created.token,
-        addresses=list(created.addresses),
-        hosts=list(created.hosts),
-        expires_at=to_datetime(created.expires_at),
-    )
+    return view(s.Enrollment, created)

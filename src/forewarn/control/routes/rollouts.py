@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 from litestar.params import JSONBody, QueryParameter
 
 from forewarn.control.http import filters
 from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, context, require_known_hosts
-from forewarn.control.http.errors import RefusedError, duration_of, instant, parse_enum, unwrap
+from forewarn.control.http.errors import RefusedError, duration_of, parse_enum, unwrap
 from forewarn.control.http.operation import route
 from forewarn.control.http.paging import (
     MAX_PAGE,
@@ -19,26 +19,22 @@ from forewarn.control.http.paging import (
 )
 from forewarn.control.http.parameters import Id, query
 from forewarn.control.http.preconditions import current_rollout_tag
+from forewarn.control.http.requests import arguments
 from forewarn.control.operations import rollouts as operations
 from forewarn.control.schema import rollouts as r
 from forewarn.control.views import rollouts as views
 from forewarn.core import EventType
-from forewarn.core.labels import Selector, parse
 from forewarn.core.refusal import invalid
 from forewarn.core.rollouts.model import (
     EVACUATE_WORK_RETURN,
     GATE_TIMEOUT,
     LIVE_MIGRATION,
-    Conflicts,
     Gate,
-    WorkBy,
 )
 from forewarn.core.rollouts.progress import StepState
 from forewarn.core.rollouts.selection import Selection
-from forewarn.core.windows.syntax import parse_window
-from forewarn.service.rollouts.request import PauseAfter, RolloutRequest
+from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.service.rollouts.rollouts import STATES, RolloutReport
-from forewarn.support.limits import MAX_SELECTED
 from forewarn.support.text import listing
 
 OfGroup: TypeAlias = Annotated[
@@ -205,58 +201,23 @@ def _rollout_request(data: r.RolloutRequest, by: str) -> RolloutRequest:
         )
     elif data.gate_timeout is not None:
         raise RefusedError(invalid("gate_timeout needs a gate: gate_http or gate_command"))
-    try:
-        windows = tuple(parse_window(text) for text in data.windows[:MAX_SELECTED])
-        selection = _selection(data)
-    except ValueError as error:
-        raise RefusedError(invalid(str(error))) from error
+    selection = Selection(**arguments(data, Selection, only=SELECTION))
+    if any(() in getattr(selection, field) for field in SELECTION if field.endswith("labels")):
+        raise RefusedError(invalid(EMPTY_SELECTOR))  # it would select everything
     moves = data.type.lower() == LIVE_MIGRATION
     works = data.type.lower() == EVACUATE_WORK_RETURN
+    fields = arguments(data, RolloutRequest, without=(*SELECTION, *_OTHERS))
     return RolloutRequest(
         type=EventType.FREEZE if moves or works else parse_enum(EventType, "event type", data.type),
         moves=moves,
         works=works,
-        work_by=parse_enum(WorkBy, "work_by", data.work_by),
         selection=selection,
-        by=by,
-        notice=None if data.notice is None else duration_of("notice", data.notice),
-        short_notice=data.short_notice,
-        description=data.description,
-        ticket=data.ticket,
-        duration=data.duration,
-        at_once=data.at_once,
-        windows=windows,
         gate=gate,
-        bake=duration_of("bake", data.bake),
-        conflicts=parse_enum(Conflicts, "conflicts", data.conflicts),
-        order_by=tuple(data.order_by),
-        canary=tuple(data.canary),
-        waves=tuple(data.waves),
-        pause_after=parse_enum(PauseAfter, "pause_after", data.pause_after),
-        max_failures=data.max_failures,
-        lasts=None if data.lasts is None else duration_of("lasts", data.lasts),
-        ignore_windows=data.ignore_windows,
-        allow_overlap=data.allow_overlap,
-        must_end_in_window=data.must_end_in_window,
-        deadline=None if data.deadline is None else instant(data.deadline),
+        by=by,
+        **fields,
     )
 
 
-def _selection(data: r.RolloutRequest) -> Selection:
-    """Raises ValueError for a label selector that is none."""
-    values: dict[str, Any] = {
-        field: tuple(_selector(text) for text in getattr(data, field)[: MAX_SELECTED + 1])
-        if field.endswith("labels")
-        else tuple(getattr(data, field))
-        for field in Selection.__struct_fields__
-    }
-    return Selection(**values)
-
-
-def _selector(text: str) -> Selector:
-    """Parse a label selector. An empty one is refused: it would select everything, and is probably
-    a mistake."""
-    selector = parse(text)
-    if not selector:
-        raise ValueError("an empty selector selects nothing; write for example tier=web")
-    return selector
+SELECTION = Selection.__struct_fields__
+_OTHERS = ("type", "gate_http", "gate_command", "gate_timeout")
+EMPTY_SELECTOR = "an empty selector selects nothing; write for example tier=web"

@@ -6,14 +6,7 @@ import msgspec
 from litestar.params import JSONBody
 
 from forewarn.control.http.context import Call, context
-from forewarn.control.http.errors import (
-    RefusedError,
-    duration_of,
-    instant,
-    parse_enum,
-    parse_selector,
-    unwrap,
-)
+from forewarn.control.http.errors import RefusedError, parse_selector, unwrap
 from forewarn.control.http.operation import route
 from forewarn.control.http.paging import (
     MAX_PAGE,
@@ -22,10 +15,11 @@ from forewarn.control.http.paging import (
 )
 from forewarn.control.http.paging import Limit as PageLimit
 from forewarn.control.http.parameters import Name
+from forewarn.control.http.requests import arguments
 from forewarn.control.operations import tokens as operations
 from forewarn.control.schema import tokens as t
 from forewarn.control.views import tokens as views
-from forewarn.core.access import Limit, Role, Token
+from forewarn.core.access import Limit, Token
 from forewarn.core.refusal import invalid
 from forewarn.service.access.tokens import NewToken
 
@@ -76,13 +70,8 @@ async def revoke_token(call: Call, id: Name, data: JSONBody[t.RevokeRequest]) ->
 
 
 def new_token(data: t.TokenRequest) -> NewToken:
-    return NewToken(
-        name=data.name,
-        role=parse_enum(Role, "role", data.role),
-        limit=_limit(data),
-        lasts=None if data.expires_in is None else duration_of("expires_in", data.expires_in),
-        expires_at=None if data.expires_at is None else instant(data.expires_at),
-    )
+    fields = arguments(data, NewToken, without=("groups", "label"))
+    return NewToken(**fields, limit=_limit(data))
 
 
 def _limit(data: t.TokenRequest) -> Limit:

@@ -60,7 +60,7 @@ class NewToken(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     role: Role
     limit: Limit = Limit()
-    lasts: Duration | None = None  # from now on
+    expires_in: Duration | None = None
     expires_at: Time | None = None  # or until then
 
 
@@ -318,9 +318,9 @@ def _oidc_admins(oidc: Oidc | None) -> bool:
 
 
 def _expiry(wanted: NewToken, now: Time) -> Time | Refused | None:
-    if wanted.lasts is not None and wanted.expires_at is not None:
+    if wanted.expires_in is not None and wanted.expires_at is not None:
         return invalid("give either how long the token lasts or when it expires, not both")
-    at = wanted.expires_at if wanted.lasts is None else now + wanted.lasts
+    at = wanted.expires_at if wanted.expires_in is None else now + wanted.expires_in
     if at is not None and not now < at <= now + MAX_TOKEN_LIFE:
         return invalid(
             f"a token must expire within {in_words(MAX_TOKEN_LIFE)} from now, or never;"

@@ -61,9 +61,9 @@ class NewEnrollment(msgspec.Struct, frozen=True, kw_only=True):
     """A token that is wanted: for one host, or for some of those with labels."""
 
     host: str = ""
-    selector: Selector = ()
-    hosts: int = 0  # with a selector: how many hosts it is good for
-    lasts: Duration | None = None
+    label: Selector = ()
+    hosts: int = 0  # with a label: how many hosts it is good for
+    expires_in: Duration | None = None
     again: bool = False  # also for hosts that have a node already
     driver: bool = False  # for their driver processes, instead of their nodes
 
@@ -132,7 +132,7 @@ class Enrollments:
             hosts = _hosts_for(wanted, states.registry.hosts)
             if isinstance(hosts, Refused):
                 return hosts
-            lasts = TOKEN_LIFE if wanted.lasts is None else wanted.lasts
+            lasts = TOKEN_LIFE if wanted.expires_in is None else wanted.expires_in
             enrollment = Enrollment(
                 token=shown.id,
                 digest=secret.digest(shown.text),
@@ -306,14 +306,17 @@ def _having(token: str, hosts: Mapping[str, Host]) -> list[Host] | Refused:
 
 
 def _problem(wanted: NewEnrollment) -> Refused | None:
-    if wanted.lasts is not None and not LEAST_TOKEN_LIFE <= wanted.lasts <= MAX_TOKEN_LIFE:
+    if (
+        wanted.expires_in is not None
+        and not LEAST_TOKEN_LIFE <= wanted.expires_in <= MAX_TOKEN_LIFE
+    ):
         return invalid(
             f"a token for a host must last for {in_words(LEAST_TOKEN_LIFE)} to"
             f" {in_words(MAX_TOKEN_LIFE)}; write for example 2h"
         )
-    if bool(wanted.host) == bool(wanted.selector):
+    if bool(wanted.host) == bool(wanted.label):
         return invalid("give either the host that the token is for, or a label that hosts have")
-    if bool(wanted.selector) != (wanted.hosts > 0):
+    if bool(wanted.label) != (wanted.hosts > 0):
         return invalid("a token for hosts with a label is for a number of them, at least 1")
     return None
 
@@ -331,7 +334,7 @@ def _hosts_for(wanted: NewEnrollment, hosts: Mapping[str, Host]) -> list[Host] |
                 hint=Hint.ENROLL_AGAIN,
             )
         return [host]
-    labelled = [host for host in hosts.values() if matches(wanted.selector, host.labels)]
+    labelled = [host for host in hosts.values() if matches(wanted.label, host.labels)]
     if not labelled:
         return unknown("no host has these labels")
     found = [

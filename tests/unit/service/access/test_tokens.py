@@ -126,7 +126,7 @@ def test_only_a_digest_is_kept() -> None:
 
 
 def test_a_token_ends_when_it_expires(service: Service) -> None:
-    made = created(service, lasts=90 * DAY)
+    made = created(service, expires_in=90 * DAY)
     service.clock.advance("89d23h59m59s")
     assert service._session.node.tokens.of(made.secret.text) is not None
     service.clock.advance("1s")
@@ -156,7 +156,7 @@ def test_the_last_admin_token_is_revoked_only_by_force(service: Service) -> None
 
 
 def test_an_admin_that_expires_is_the_last_one_only_while_it_is_valid(service: Service) -> None:
-    created(service, lasts=DAY)
+    created(service, expires_in=DAY)
     created(service, "carol")
     service.clock.advance("1d")
     assert refusal(revoked(service, "carol")).hint is Hint.FORCE
@@ -275,7 +275,7 @@ def test_the_last_use_of_a_token_is_known_after_a_restart() -> None:
 
 
 def test_tokens_that_are_long_over_are_forgotten_but_never_the_last(service: Service) -> None:
-    created(service, lasts=DAY)
+    created(service, expires_in=DAY)
     created(service, "bot", Role.VIEWER)
     revoked(service, "bot")
     service.clock.advance("95d")
@@ -323,9 +323,9 @@ def test_names_that_could_be_mistaken_for_others_are_refused(service: Service) -
 
 def test_administered_for_is_how_long_there_is_a_valid_admin_token(service: Service) -> None:
     tokens = service._session.node.tokens
-    created(service, "bot", lasts=3 * DAY)
+    created(service, "bot", expires_in=3 * DAY)
     assert tokens.administered_for == 3 * DAY
-    created(service, "later", lasts=5 * DAY)
+    created(service, "later", expires_in=5 * DAY)
     assert tokens.administered_for == 5 * DAY
     created(service, "alice")
     assert tokens.administered_for is None

@@ -184,7 +184,10 @@ def test_a_token_that_was_stolen_before_it_was_used_is_worth_its_host_alone(
 
 def test_tokens_expire(tmp_path: Path) -> None:
     async def play(control: Control) -> None:
-        token, longer = await control.token(host="h1"), await control.token(host="h2", lasts=DAY)
+        token, longer = (
+            await control.token(host="h1"),
+            await control.token(host="h2", expires_in=DAY),
+        )
         await control.node.advance(control.node.clock.at + TOKEN_LIFE)  # type: ignore[attr-defined]
         assert reason(await control.join(token)) is Reason.CONFLICT
         assert control.host().node_key == ""
@@ -211,18 +214,18 @@ def test_unknown_tokens_and_hosts_are_refused(tmp_path: Path) -> None:
 def test_a_token_for_many_is_for_as_many_hosts_with_the_label_once_each(tmp_path: Path) -> None:
     async def play(control: Control) -> None:
         selector = parse_labels("rack=r1")
-        token = await control.token(selector=selector, hosts=1)
+        token = await control.token(label=selector, hosts=1)
         assert reason(await control.join(token, "h3", machine="h3")) is Reason.CONFLICT
         assert reason(await control.join(token, "h3", machine="elsewhere")) is Reason.UNKNOWN
         await control.joined(token, machine="h1")
         assert reason(await control.join(token, "thief", machine="h1")) is Reason.CONFLICT
         used_up = await control.join(token, "h2", machine="h2", address="192.0.2.51")
         assert reason(used_up) is Reason.CONFLICT
-        created = await control.create(selector=selector, hosts=5)
+        created = await control.create(label=selector, hosts=5)
         assert isinstance(created, CreatedEnrollment)
         assert created.hosts == ("h2",)  # the other one has a node
         await control.joined(created.token.partition(".")[0], "h2", machine="h2")
-        refused = await control.create(selector=selector, hosts=5)
+        refused = await control.create(label=selector, hosts=5)
         assert reason(refused) is Reason.CONFLICT
 
     run(play, tmp_path)
@@ -230,7 +233,7 @@ def test_a_token_for_many_is_for_as_many_hosts_with_the_label_once_each(tmp_path
 
 def test_a_token_for_many_that_was_stolen_is_worth_one_host(tmp_path: Path) -> None:
     async def play(control: Control) -> None:
-        token = await control.token(selector=parse_labels("rack=r1"), hosts=2)
+        token = await control.token(label=parse_labels("rack=r1"), hosts=2)
         await control.joined(token, "thief", host="h1", address=THIEF)
         refused = await control.join(token, "thief", host="h2", address=THIEF)
         assert reason(refused) is Reason.CONFLICT
@@ -313,7 +316,7 @@ def test_requests_for_tokens_that_make_no_sense_are_refused(tmp_path: Path) -> N
         for wanted in wrong:
             assert reason(await control.create(**wanted)) is Reason.INVALID
         assert reason(await control.create(host="h9")) is Reason.UNKNOWN
-        none = await control.create(selector=parse_labels("rack=r9"), hosts=1)
+        none = await control.create(label=parse_labels("rack=r9"), hosts=1)
         assert reason(none) is Reason.UNKNOWN
         assert all(host.enrollment is None for host in control.node.store.registry.hosts.values())
         without = Enrollments(control.node.store, control.node.writer)

@@ -250,7 +250,7 @@ def test_hosts_tokens_and_keys_are_dated_by_the_right_clock_and_last_as_long_as_
 
 
 async def create(node: Node, name: str, lasts: Duration) -> CreatedToken:
-    wanted = NewToken(name=name, role=Role.ADMIN, lasts=lasts)
+    wanted = NewToken(name=name, role=Role.ADMIN, expires_in=lasts)
     created = await node.tokens.create(wanted, by="operator")
     assert isinstance(created, CreatedToken)
     return created
