@@ -271,28 +271,10 @@ NAMED: Mapping[str, Complete | CompleteWord] = {
     "coverage": one_of("listening", "silent", "never-polled", "never-approves"),
     "state": rollout_states,
 }
-# Of `order`, by the path of the list.
-ORDERS: Mapping[str, Sequence[str]] = {
-    "/v1/events": ("raised_at", "not_before"),
-    "/v1/groups": ("name", "machines", "events", "silent"),
-    "/v1/hosts": ("name", "health", "machines", "events"),
-    "/v1/machines": ("group", "name", "host", "events", "last_poll"),
-}
-# By the name of an option, with the name of its enumeration.
-ENUMERATED = {
-    "type": "EventType",
-    "status": "Status",
-    "source": "Source",
-    "health": "Health",
-    "kind": "GroupKind",
-}
 
 
 def of_option(path: str, name: str, values: Sequence[str] | None) -> Complete | CompleteWord | None:
     """Return what completes an option of an operation, which has one of these values, if any."""
-    if name == "order":
-        values = ORDERS[path]
-    values = values or values_of(ENUMERATED.get(name, ""))
     if values is not None:
         return one_of(*values)
     if name == "label" and path in ("/v1/hosts", "/v1/enrollments"):
@@ -304,7 +286,7 @@ def of_option(path: str, name: str, values: Sequence[str] | None) -> Complete | 
 def values_of(enumeration: str) -> Sequence[str] | None:
     """Return the values of an enumeration that the types of the control API name."""
     from forewarn.core.events import EventType, Source, Status, types_that
-    from forewarn.core.fleet import GroupKind, Health, OverWhen
+    from forewarn.core.fleet import GroupKind, Health, OverWhen, Placement
     from forewarn.core.rollouts.model import (
         EVACUATE_WORK_RETURN,
         LIVE_MIGRATION,
@@ -316,10 +298,13 @@ def values_of(enumeration: str) -> Sequence[str] | None:
     of_hosts = [type.value for type in types_that(lambda traits: traits.host_maintenance)]
     values: dict[str, list[str]] = {
         each.__name__: [member.value for member in each]
-        for each in (EventType, Status, Source, Health, GroupKind, OverWhen, Conflicts, WorkBy)
+        for each in (
+            *(EventType, Status, Source, Health, GroupKind, OverWhen, Placement, Conflicts, WorkBy),
+        )
     }
     values["RolloutKind"] = [*kept, LIVE_MIGRATION, EVACUATE_WORK_RETURN]
     values["MaintenanceMode"] = [*of_hosts, LIVE_MIGRATION]
     values["PauseAfter"] = ["nothing", "canary", "waves"]
     values["FaultMethod"] = ["GET", "POST"]
+    values["OverviewBy"] = ["host", "group"]
     return values.get(enumeration)

@@ -16,9 +16,11 @@ from forewarn.cli import completion
 from forewarn.cli.output import parsed, parsed_seconds
 from forewarn.cli.values import parse_time
 from forewarn.control.operations.operation import Operation
+from forewarn.control.schema.queries import PAGING
 from forewarn.support.text import either_of
 
 SECONDS = "Seconds "  # begins the description of a number for which a command takes a duration
+DURATION, TIME = "DURATION", "TIME"  # values of options
 CLEARED = ("none", "off", "default")  # values of options that remove what was set before
 
 Fields: TypeAlias = dict[str, Any]  # of a request, except for those that keep their defaults
@@ -36,13 +38,12 @@ def converted(options: Sequence[Option], given: Mapping[str, Any]) -> Fields:
 
 
 def options_of(operation: Operation[Any], defaults: Mapping[str, str]) -> Iterator[Option]:
-    """Yield an option for each filter, and for each field of the request. Those that are not given
-    are left out. `defaults` are those of the command."""
-    for names, text in operation.filters.items():
-        yield _filter(operation, names, text)
-    if operation.takes is None:
-        return
-    fields: list[msgspec.inspect.Field] = msgspec.inspect.type_info(operation.takes).fields  # type: ignore[attr-defined]
+    """Yield an option for each parameter, and for each field of the request. Those that are not
+    given are left out. `defaults` are those of the command."""
+    for parameter in _fields(operation.query):
+        if parameter.encode_name not in PAGING:
+            yield _parameter(operation, parameter)
+    fields = _fields(operation.takes)
     described = {field.name: _described(field.type) for field in fields}
     names_of = {
         name: operation.options.get(name) or _singular(name, described[name].type)
@@ -55,7 +56,7 @@ def options_of(operation: Operation[Any], defaults: Mapping[str, str]) -> Iterat
         text = text.replace("null:", "'none':" if _can_be_cleared(field) else "default:")
         complete = completion.of_option(operation.path, names_of[field.name], values)
         default = defaults.get(field.name)
-        described_here = _Described(kind, text.replace("`", "'"), values)
+        described_here = _Described(kind, _plain(text), values)
         yield _option(field, names_of[field.name], described_here, complete, default)
 
 
@@ -67,6 +68,7 @@ def _option(
         help = f"{help.removesuffix('.')} ({either_of(values)})."
     option = f"--{name.replace('_', '-')}"
     taken: Any = str | None
+    metavar: str | None = None
     convert: Callable[[Any], Any] = _unchanged
     match kind:
         case msgspec.inspect.BoolType() if field.default is False:
@@ -79,11 +81,11 @@ def _option(
             taken, complete = int | None, None
         case msgspec.inspect.FloatType() if help.startswith(SECONDS):
             help = f"Time {help.removeprefix(SECONDS)}"
-            convert = partial(parsed_seconds, option)
+            convert, metavar = partial(parsed_seconds, option), DURATION
         case msgspec.inspect.FloatType():
             taken = float | None
         case msgspec.inspect.DateTimeType():
-            convert = partial(parsed, parse_time, option=option)
+            convert, metavar = partial(parsed, parse_time, option=option), TIME
         case msgspec.inspect.DictType():
             taken, convert = list[str] | None, partial(_pairs, option)
         case msgspec.inspect.ListType(item_type=item) if of := _described(item).values:
@@ -100,7 +102,7 @@ def _option(
         convert = partial(_cleared, none, convert)
     if field.required and default is None:
         taken, default = str, Parameter.empty
-    declared = typer.Option(option, help=help, autocompletion=complete)
+    declared = typer.Option(option, help=help, metavar=metavar, autocompletion=complete)
     parameter = keyword(name, Annotated[taken, declared], default)
     return Option(field.name, parameter, convert)
 
@@ -111,14 +113,29 @@ def _can_be_cleared(field: msgspec.inspect.Field) -> bool:
     return not field.required and all(default is msgspec.NODEFAULT for default in defaults)
 
 
-def _filter(operation: Operation[Any], names: str, help: str) -> Option:
-    field, slash, other = names.partition("/")
-    name = operation.options.get(field, field)
+def _parameter(operation: Operation[Any], field: msgspec.inspect.Field) -> Option:
+    """Return the option of a parameter. If it is not given, the service has a default."""
+    kind, help, values = _described(field.type)
+    name, slash, other = operation.options.get(field.encode_name, field.encode_name).partition("/")
     option = f"--{name}/--{other}".replace("_", "-") if slash else f"--{name}".replace("_", "-")
-    complete = None if slash else completion.of_option(operation.path, field, None)
-    declared = typer.Option(option, help=help, autocompletion=complete)
-    taken: Any = bool | None if slash else str | None
-    return Option(field, keyword(name, Annotated[taken, declared], None), _unchanged)
+    complete = None if slash else completion.of_option(operation.path, name, values)
+    taken: Any = {msgspec.inspect.BoolType: bool, msgspec.inspect.IntType: int}.get(type(kind), str)
+    default = False if field.default is False else None
+    if slash:
+        help = f"{help.partition('; false:')[0].removesuffix('.')}."
+    metavar = "|".join(values) if values is not None and len(values) == 2 else None
+    declared = typer.Option(option, help=_plain(help), metavar=metavar, autocompletion=complete)
+    taken = taken | None if default is None else taken
+    return Option(field.encode_name, keyword(name, Annotated[taken, declared], default), _unchanged)
+
+
+def _fields(shape: Any) -> Sequence[msgspec.inspect.Field]:
+    return () if shape is None else msgspec.inspect.type_info(shape).fields  # type: ignore[attr-defined]
+
+
+def _plain(help: str) -> str:
+    """Return a description without the marks of code."""
+    return help.replace("`", "'")
 
 
 def _singular(name: str, kind: msgspec.inspect.Type) -> str:
@@ -138,7 +155,8 @@ def _described(kind: msgspec.inspect.Type) -> _Described:
         if isinstance(kind, msgspec.inspect.Metadata):
             schema = kind.extra_json_schema or {}
             text = text or schema.get("description", "")
-            values = values or completion.values_of(schema.get("enum", ""))
+            enum = schema.get("enum", "")
+            values = values or (enum if isinstance(enum, list) else completion.values_of(enum))
             kind = kind.type
         else:
             kind = next(t for t in kind.types if not isinstance(t, msgspec.inspect.NoneType))

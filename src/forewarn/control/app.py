@@ -23,7 +23,7 @@ from forewarn.control.http.access.admission import Admission
 from forewarn.control.http.access.authorization import authorize
 from forewarn.control.http.access_log import AccessLog
 from forewarn.control.http.compression import Compression
-from forewarn.control.http.context import CallContext, Context, context, current_context
+from forewarn.control.http.context import Call, CallContext, Context, context, current_context
 from forewarn.control.http.errors import (
     MAX_BODY,
     ProblemError,
@@ -36,6 +36,7 @@ from forewarn.control.http.errors import (
 )
 from forewarn.control.http.idempotency import IdempotencyKeys, Replayed, on_replayed
 from forewarn.control.http.parameters import (
+    read_parameters,
     refuse_inexact_body,
     refuse_unknown_parameters,
     refuse_unread_body,
@@ -147,7 +148,7 @@ def handlers() -> Litestar:
         guards=[authorize],
         before_request=_refuse_unknown_input,
         request_max_body_size=MAX_BODY,
-        dependencies={"call": Provide(_call)},
+        dependencies={"call": Provide(_call), "given": Provide(_given, sync_to_thread=False)},
         logging_config=None,
         exception_handlers={
             RefusedError: on_refused,
@@ -160,6 +161,11 @@ def handlers() -> Litestar:
         },
         openapi_config=None,  # `routes/docs.py` serves the document, and a page without scripts
     )
+
+
+def _given(request: Request[Any, Any, Any], call: Call) -> Any:  # noqa: ARG001
+    """Return the parameters of a request that is admitted."""
+    return read_parameters(request)
 
 
 async def _refuse_unknown_input(request: Request[Any, Any, Any]) -> Response[Any] | None:

@@ -33,3 +33,12 @@ MAX_FAULT_BODY = 64 * 1024  # characters
 MAX_SEED = 2**63 - 1
 
 MAX_STOP_BEFORE = 100  # moments, of one request to play a clock
+
+MAX_PAGE = 1_000_000  # items in one response, and the default of most lists
+MAX_EVENT_PAGE = 1_000  # events in one response, and the default
+MAX_HISTORY_PAGE = 1_000  # records in one response
+MAX_COMMITS = 1_000  # commits in one response to a long-poll
+MAX_CHANGES_WAIT = 60  # seconds that a long-poll lasts at most
+MAX_SEQ = 10**18 - 1  # number of a commit
+MAX_HOURS = 31 * 24  # a calendar of more than a month is not a picture any more
+MAX_REMOVE = 10_000_000  # machines

@@ -1,4 +1,4 @@
-"""Options that are made from the request of an operation, and from the filters of a list."""
+"""Options that are made from the request of an operation, and from its parameters."""
 
 from __future__ import annotations
 
@@ -38,12 +38,23 @@ POST = Operation(
     takes=_Request,
     options={"waves": "waves", "notice": "from"},
 )
+
+
+class _Query(msgspec.Struct, kw_only=True, rename={"from_": "from"}):
+    group: Annotated[str | None, doc("Only of this group.")] = None
+    not_back: Annotated[bool | None, doc("Only those that are not back; false: others.")] = None
+    past: Annotated[bool, doc("Also those that are over.")] = False
+    hours: Annotated[int, doc("How long.")] = 24
+    from_: Annotated[str | None, doc("Since when.")] = None
+    after: Annotated[str | None, doc("Cursor.")] = None
+
+
 LIST = Operation(
     "GET /v1/things",
     "List things",
     list[str],
-    filters={"group": "Only of this group.", "not_back/back": "Only those that are not back."},
-    options={"group": "of"},
+    query=_Query,
+    options={"group": "of", "not_back": "not_back/back"},
 )
 
 
@@ -64,7 +75,7 @@ def _given(operation: Operation[Any], *words: str, **defaults: str) -> Fields:
 def test_what_is_not_given_keeps_the_default_of_the_request() -> None:
     assert _given(POST, "--type", "skip") == {"type": "skip", "at_once": 1, "plan": False}
     assert _given(POST, type="split")["type"] == "split"
-    assert _given(LIST) == {}
+    assert _given(LIST) == {"past": False}
 
 
 @pytest.mark.parametrize(
@@ -90,8 +101,10 @@ def test_a_value_is_converted_to_the_type_of_its_field(
     _Request(**fields)
 
 
-def test_a_filter_is_a_text_or_a_flag_with_two_names() -> None:
-    assert _given(LIST, "--of", "web", "--back") == {"group": "web", "not_back": False}
+def test_a_parameter_is_a_text_a_number_or_a_flag() -> None:
+    words = ("--of", "web", "--back", "--past", "--hours", "2", "--from", "1h")
+    given = {"group": "web", "not_back": False, "past": True, "hours": 2, "from": "1h"}
+    assert _given(LIST, *words) == given
 
 
 def test_help_texts_name_options_and_values_as_they_are_typed() -> None:

@@ -12,11 +12,9 @@ import pytest
 import typer.main
 
 from forewarn.cli.app import app
-from forewarn.control.http import errors, paging
+from forewarn.control.http import errors
 from forewarn.control.http.access import token_attempts
-from forewarn.control.routes import events as control_events
 from forewarn.control.routes import feed as control_feed
-from forewarn.control.routes import history as control_history
 from forewarn.control.schema import fleet
 from forewarn.control.server import connections
 from forewarn.core import events, labels
@@ -100,9 +98,9 @@ LIMITS = {
     "Open connections from one address, or one /64 of IPv6": (
         f"{connections.MAX_OPERATOR_SHARE:,}"
     ),
-    "Events in one page of a list": f"{control_events.MAX_LISTED:,}",
-    "History records in one page": f"{control_history.MAX_HISTORY_PAGE:,}",
-    "Machines, groups, hosts, rollouts or tokens in one page": f"{paging.MAX_PAGE:,}",
+    "Events in one page of a list": f"{limits.MAX_EVENT_PAGE:,}",
+    "History records in one page": f"{limits.MAX_HISTORY_PAGE:,}",
+    "Machines, groups, hosts, rollouts or tokens in one page": f"{limits.MAX_PAGE:,}",
     "Wrong tokens from one address within a minute; further requests are answered 429": str(
         token_attempts.MAX_FAILED
     ),

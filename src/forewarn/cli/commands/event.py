@@ -102,7 +102,7 @@ Ticket = Annotated[
 
 
 @app.command("list")
-@takes(operations.LIST_EVENTS)
+@takes(operations.LIST_EVENTS, without=("past",))
 def list_(
     fields: Fields,
     all: Annotated[bool, typer.Option("--all", help="Also list events that are over.")] = False,

@@ -7,26 +7,19 @@ from typing import Annotated
 import msgspec
 import typer
 
-from forewarn.cli import completion
+from forewarn.cli.options import Fields
 from forewarn.cli.output import Url, say, service, time_text
+from forewarn.cli.plain import takes
+from forewarn.control.operations import feed as operations
 from forewarn.control.schema.feed import FeedChange, FeedCommit
 from forewarn.support.text import escaped
 
 
+@takes(operations.FOLLOW_FEED)
 def feed(
+    fields: Fields,
     after: Annotated[
         int | None, typer.Option(min=0, help="Start after this commit. Default: now.")
-    ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option(help="Only changes of this group.", autocompletion=completion.groups),
-    ] = None,
-    what: Annotated[
-        str | None,
-        typer.Option(
-            help="Only these kinds of changes, separated by commas: raised,started,…",
-            autocompletion=completion.record_kinds,
-        ),
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after this many commits.")] = None,
     json: Annotated[
@@ -45,7 +38,7 @@ def feed(
 
     with service(url) as client:
         try:
-            for commit in client.follow(after, {"group": group, "what": what}, report_lost):
+            for commit in client.follow(after, fields, report_lost):
                 lost = False
                 _show(commit, json)
                 if limit is not None:

@@ -23,7 +23,7 @@ from forewarn.support.text import counted, escaped, listing
 LINES = 50  # records in a table without --limit
 
 
-@takes(operations.GET_HISTORY)
+@takes(operations.GET_HISTORY, without=("oldest_first", "after_seq"))
 def history(
     fields: Fields,
     limit: Annotated[

@@ -90,7 +90,7 @@ def _request(fields: Fields) -> r.RolloutRequest:
 
 
 @app.command()
-@takes(operations.PLAN_ROLLOUT)
+@takes(operations.PLAN_ROLLOUT, without=("lane", "steps"))
 def plan(
     fields: Fields,
     all_: All = False,

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
 
-import typer
-
-from forewarn.cli import completion
-from forewarn.cli.output import Json, Url, parsed, print_json, print_table, say, service, time_text
-from forewarn.cli.values import parse_time
+from forewarn.cli.options import Fields
+from forewarn.cli.output import Json, Url, print_json, print_table, say, service, time_text
+from forewarn.cli.plain import takes
 from forewarn.control.operations import events as operations
 from forewarn.control.schema import tonight as s
 from forewarn.support.text import counted
@@ -17,70 +14,17 @@ from forewarn.support.text import counted
 SHOWN = 3  # names in one cell
 
 
-def tonight(
-    rows_are: Annotated[
-        str,
-        typer.Option(
-            "--by",
-            help="Print a row for each host or group.",
-            autocompletion=completion.one_of("host", "group"),
-        ),
-    ] = "host",
-    sums: Annotated[
-        str | None,
-        typer.Option(help="Sum hosts, or groups, by this label of theirs, such as rack."),
-    ] = None,
-    begin: Annotated[
-        str | None, typer.Option("--from", help="Time at which to begin. Default: now.")
-    ] = None,
-    hours: Annotated[int, typer.Option(min=1, help="Length of the time; 168 is a week.")] = 24,
-    group: Annotated[
-        str | None, typer.Option(help="Only this group.", autocompletion=completion.groups)
-    ] = None,
-    host: Annotated[
-        str | None,
-        typer.Option(help="Only machines on this host.", autocompletion=completion.hosts),
-    ] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(
-            help="Only machines with these labels, e.g. tier=web.",
-            autocompletion=completion.machine_labels,
-        ),
-    ] = None,
-    host_label: Annotated[
-        str | None,
-        typer.Option(
-            help="Only machines on hosts with these labels, e.g. rack=r1.",
-            autocompletion=completion.host_labels,
-        ),
-    ] = None,
-    json: Json = False,
-    url: Url = None,
-) -> None:
+@takes(operations.GET_TONIGHT)
+def tonight(fields: Fields, json: Json = False, url: Url = None) -> None:
     """Show what is going to be disturbed in the next 24 hours, or in another time: announced
     events, what running rollouts are still to announce, windows and blackouts; and who has not
     approved an event, or was never shown it."""
-    time = parsed(parse_time, begin, "--from")
-    asked = {
-        "by": rows_are,
-        "sums": sums,
-        "group": group,
-        "host": host,
-        "label": label,
-        "host_label": host_label,
-    }
     with service(url) as client:
-        found = client.call(
-            operations.GET_TONIGHT,
-            **asked,
-            hours=hours,
-            **({} if time is None else {"from": time.isoformat()}),
-        )
+        found = client.call(operations.GET_TONIGHT, **fields)
     if json:
         print_json(found)
     else:
-        _print(found, sums or rows_are)
+        _print(found, fields.get("sums") or fields.get("by") or "host")
 
 
 def _print(found: s.Tonight, rows_are: str) -> None:

@@ -9,9 +9,10 @@ from typing import Any, TypeAlias
 import msgspec
 
 from forewarn.control.http.orders import Member, Place, by_group, in_order
+from forewarn.control.schema.queries import GroupQuery, HostQuery, MachineQuery
 from forewarn.core import Event, Group, Machine, Status, Time
 from forewarn.core.events import EventType, Source
-from forewarn.core.fleet import GroupKind, Health, Host
+from forewarn.core.fleet import Host
 from forewarn.core.labels import Selector, labels_of, matches
 from forewarn.core.rollouts.model import caused
 from forewarn.service.indexes.events import StartKey
@@ -24,22 +25,13 @@ ACTIVE_AT_ONCE = 1_000  # active events that are looked at without a pause
 PAST_AT_ONCE = 500  # events that are over, read from the store at a time
 
 
-class MachineFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Conditions on a machine, all of which must hold; None: any."""
-
-    labels: Selector = ()
-    gone: bool | None = None
-    not_back: bool | None = None
-    enabled: bool | None = None
-    coverage: str | None = None
-
-
 Members: TypeAlias = Iterable[tuple[Group, Iterable[Machine]]]
 
 
 def machines(
     members: Members,
-    criteria: MachineFilter,
+    labels: Selector,
+    given: MachineQuery,
     covered: Callable[[Machine, str], bool],
     place: Callable[[Member], Place] | None,
     after: Place | None,
@@ -47,46 +39,47 @@ def machines(
     """Yield those of the machines that match. Without a place, they are ordered by their group's
     name, then by their own, and only the groups that are needed are looked at."""
     if place is not None:
-        yield from in_order(_matching(members, criteria, covered), place, after)
+        yield from in_order(_matching(members, labels, given, covered), place, after)
         return
     first = None if after is None else natural_key(after[0])
     for member in sorted(members, key=lambda member: natural_key(member[0].name)):
         if first is None or natural_key(member[0].name) >= first:
-            found = _matching([member], criteria, covered)
+            found = _matching([member], labels, given, covered)
             yield from in_order(found, by_group, after)
 
 
 def _matching(
-    members: Members, criteria: MachineFilter, covered: Callable[[Machine, str], bool]
+    members: Members,
+    labels: Selector,
+    given: MachineQuery,
+    covered: Callable[[Machine, str], bool],
 ) -> Iterator[Member]:
     for group, of_group in members:
-        if criteria.enabled not in (None, group.enabled):
+        if given.enabled not in (None, group.enabled):
             continue
         for machine in of_group:
             if (
-                criteria.gone in (None, not machine.alive)
-                and criteria.not_back in (None, machine.alive and machine.not_back is not None)
-                and (criteria.coverage is None or covered(machine, criteria.coverage))
-                and (not criteria.labels or matches(criteria.labels, labels_of(group, machine)))
+                given.gone in (None, not machine.alive)
+                and given.not_back in (None, machine.alive and machine.not_back is not None)
+                and (given.coverage is None or covered(machine, given.coverage))
+                and (not labels or matches(labels, labels_of(group, machine)))
             ):
                 yield group, machine
 
 
-def groups(
-    groups: Iterable[Group], labels: Selector, kind: GroupKind | None, enabled: bool | None
-) -> Iterator[Group]:
+def groups(groups: Iterable[Group], labels: Selector, given: GroupQuery) -> Iterator[Group]:
     for group in groups:
         if (
-            kind in (None, group.kind)
-            and enabled in (None, group.enabled)
+            given.kind in (None, group.kind.value)
+            and given.enabled in (None, group.enabled)
             and matches(labels, group.labels)
         ):
             yield group
 
 
-def hosts(hosts: Iterable[Host], labels: Selector, health: Health | None) -> Iterator[Host]:
+def hosts(hosts: Iterable[Host], labels: Selector, given: HostQuery) -> Iterator[Host]:
     for host in hosts:
-        if health in (None, host.health) and matches(labels, host.labels):
+        if given.health in (None, host.health.value) and matches(labels, host.labels):
             yield host
 
 

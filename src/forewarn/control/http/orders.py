@@ -3,7 +3,6 @@ ordered by, and its name; both are compared as people count."""
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, TypeVar
 
@@ -18,28 +17,6 @@ LARGEST = 10**18  # what is counted is less
 Place: TypeAlias = tuple[str, str]
 Member: TypeAlias = tuple[Group, Machine]
 T = TypeVar("T")
-
-
-class HostOrder(enum.Enum):
-    NAME = "name"
-    HEALTH = "health"
-    MACHINES = "machines"
-    EVENTS = "events"
-
-
-class GroupOrder(enum.Enum):
-    NAME = "name"
-    MACHINES = "machines"
-    EVENTS = "events"
-    SILENT = "silent"
-
-
-class MachineOrder(enum.Enum):
-    GROUP = "group"
-    NAME = "name"
-    HOST = "host"
-    EVENTS = "events"
-    LAST_POLL = "last_poll"
 
 
 _HEALTHS = list(Health)  # the best first
@@ -62,22 +39,22 @@ def _most_first(count: int) -> str:
 
 
 def host_place(
-    order: HostOrder,
+    order: str,
     machines: Mapping[str, Collection[object]],
     events: Mapping[str, Collection[object]],
 ) -> Callable[[Host], Place]:
     """Return where hosts are in their list. `machines` and `events` are those on hosts, by name."""
-    value: dict[HostOrder, Callable[[Host], str]] = {
-        HostOrder.NAME: lambda _: "",
-        HostOrder.HEALTH: lambda host: _most_first(_HEALTHS.index(host.health)),
-        HostOrder.MACHINES: lambda host: _most_first(len(machines.get(host.name, ()))),
-        HostOrder.EVENTS: lambda host: _most_first(len(events.get(host.name, ()))),
+    value: dict[str, Callable[[Host], str]] = {
+        "name": lambda _: "",
+        "health": lambda host: _most_first(_HEALTHS.index(host.health)),
+        "machines": lambda host: _most_first(len(machines.get(host.name, ()))),
+        "events": lambda host: _most_first(len(events.get(host.name, ()))),
     }
     return lambda host: (value[order](host), host.name)
 
 
 def group_place(
-    order: GroupOrder, coverage: Callable[[Group], CoverageCounts]
+    order: str, coverage: Callable[[Group], CoverageCounts]
 ) -> Callable[[Group], Place]:
     """Return where groups are in their list."""
 
@@ -85,11 +62,11 @@ def group_place(
         counts = coverage(group)
         return _most_first(counts.silent + counts.never_polled)
 
-    value: dict[GroupOrder, Callable[[Group], str]] = {
-        GroupOrder.NAME: lambda _: "",
-        GroupOrder.MACHINES: lambda group: _most_first(len(group.machines)),
-        GroupOrder.EVENTS: lambda group: _most_first(len(group.events)),
-        GroupOrder.SILENT: silent,
+    value: dict[str, Callable[[Group], str]] = {
+        "name": lambda _: "",
+        "machines": lambda group: _most_first(len(group.machines)),
+        "events": lambda group: _most_first(len(group.events)),
+        "silent": silent,
     }
     return lambda group: (value[order](group), group.name)
 
@@ -99,7 +76,7 @@ def by_group(member: Member) -> Place:
 
 
 def machine_place(
-    order: MachineOrder,
+    order: str,
     polls: Callable[[str], MachinePolls | None],
     events_of: Callable[[Group], Mapping[str, Collection[object]]],
 ) -> Callable[[Member], Place] | None:
@@ -117,12 +94,12 @@ def machine_place(
         found = polls(member[1].name)
         return "" if found is None else str(found.last)
 
-    value: dict[MachineOrder, Callable[[Member], str]] = {
-        MachineOrder.NAME: lambda _: "",
-        MachineOrder.HOST: lambda member: member[1].host,
-        MachineOrder.EVENTS: events,
-        MachineOrder.LAST_POLL: last_poll,
+    value: dict[str, Callable[[Member], str]] = {
+        "name": lambda _: "",
+        "host": lambda member: member[1].host,
+        "events": events,
+        "last_poll": last_poll,
     }
-    if order is MachineOrder.GROUP:
+    if order == "group":
         return None
     return lambda member: (value[order](member), member[1].name)

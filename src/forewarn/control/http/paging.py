@@ -7,45 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, MutableMapping, Sequence
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlencode
-
-from litestar.params import QueryParameter
 
 from forewarn.control.http.errors import RefusedError
 from forewarn.core.refusal import invalid
 
-MAX_PAGE = 1_000_000  # items in one response, and the default
 SEPARATOR = "~"  # not allowed in names
 TIMED = r"^[01]~-?[0-9]{1,18}~[0-9A-F-]{1,36}$"
 STARTS = r"^s~-?[0-9]{1,18}~[^~]{1,200}~[0-9A-F-]{1,36}$"
 
-Limit: TypeAlias = Annotated[
-    int,
-    QueryParameter(
-        ge=1, le=MAX_PAGE, description="Maximum number of items on a page; by default, all."
-    ),
-]
-After: TypeAlias = Annotated[
-    str | None,
-    QueryParameter(
-        description="Cursor from the `Link` of the previous page; omit it for the first page."
-    ),
-]
-TimedAfter: TypeAlias = Annotated[
-    str | None,
-    QueryParameter(
-        description="Cursor from the `Link` of the previous page; omit it for the first page.",
-        schema_extra={"pattern": TIMED},
-    ),
-]
-EventAfter: TypeAlias = Annotated[
-    str | None,
-    QueryParameter(
-        description="Cursor from the `Link` of the previous page; omit it for the first page.",
-        schema_extra={"pattern": f"{TIMED}|{STARTS}"},
-    ),
-]
 Cursor: TypeAlias = Sequence[Any]  # sort key of an item
 T = TypeVar("T")
 

@@ -1,109 +1,89 @@
-"""Input of requests: parameters that several operations share, and checks of every parameter and
-body before a handler reads it.
+"""Input of requests: their parameters, and checks of every parameter and body before a handler
+reads it.
 
 Nothing that a caller sends is silently ignored: a misspelt `plan` must not carry a plan out.
 Unknown and repeated parameters are refused, and so is a body where the operation takes none, one
 that is not UTF-8, or one with a value that is not exactly of its type. So is text that cannot be
 stored, wherever it is.
 
-The values of parameters are checked by the handlers; the patterns and enumerations here are for the
-OpenAPI document, and schemathesis compares the two. An enumeration is named, as in `schema.types`.
+A handler gets the parameters as the type of `schema.queries` that its operation declares.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, TypeAlias
+from functools import cache
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 from litestar import Request, Response
-from litestar.exceptions import ClientException
-from litestar.params import PathParameter, QueryParameter
+from litestar.di import NamedDependency
+from litestar.exceptions import ClientException, ValidationException
+from litestar.params import PathParameter
 
 from forewarn.control.http.body_problem import body_problem
-from forewarn.control.http.errors import ProblemError, problem_for_status
+from forewarn.control.http.enumerations import ID, resolved
+from forewarn.control.http.errors import ProblemError, parse_name, problem_for_status
 from forewarn.control.http.operation import operation_of
 from forewarn.control.schema import core as s
-from forewarn.core.history import RecordKind
-from forewarn.core.labels import MAX_TERMS
 from forewarn.support.suggest import nearest
 from forewarn.support.text import unstorable
 
-MAX_REMOVE = 10_000_000  # machines
+T = TypeVar("T")
+
 MAX_SHOWN_PARAMETER = 40  # characters of an unknown parameter
 
-_NAME = r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?"
-_VALUE = r"([A-Za-z0-9]([A-Za-z0-9._/:@+-]{0,61}[A-Za-z0-9])?)?"
-_TERM = rf"({_NAME}\s*!?=\s*{_VALUE}|!?\s*{_NAME})"
-_SELECTOR = rf"^\s*({_TERM}(\s*,\s*{_TERM}){{0,{MAX_TERMS - 1}}})?\s*$"
-_ID = r"^[0-9A-Fa-f-]{1,36}$"
-_DAYS = r"(000[1-9]|[1-9][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"
-_TIME = rf"{_DAYS}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{{1,6}})?Z"
-_WHEN = rf"^({_TIME}|([0-9]{{1,4}}[dhms]){{1,5}}|[0-9]{{1,9}}(\.[0-9]{{1,9}})?)$"
-_WHAT = "|".join(what.value for what in RecordKind)
 _NUL = "\\u0000"
 _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # not after a backslash that is text
-_WHATS = rf"^(({_WHAT})(,({_WHAT})){{0,20}})?$"
-
-
-def query(description: str, *, name: str | None = None, **schema: Any) -> QueryParameter:
-    """Describe a parameter; `name` is needed if it is not that of the handler's argument."""
-    return QueryParameter(name=name, description=description, schema_extra=schema or None)
-
-
-def query_id(description: str) -> QueryParameter:
-    return query(description, pattern=_ID)
-
-
-def query_time(description: str, name: str | None = None) -> QueryParameter:
-    return query(description, name=name, pattern=_WHEN)
-
+# What the values of a parameter are, in refusals; its name, of others.
+_KINDS = {"type": "event type", "kind": "kind of group"}
 
 Name: TypeAlias = Annotated[str, PathParameter(schema_extra={"minLength": 1})]
-Id: TypeAlias = Annotated[str, PathParameter(schema_extra={"pattern": _ID})]
+Id: TypeAlias = Annotated[str, PathParameter(schema_extra={"pattern": ID})]
+Given: TypeAlias = NamedDependency[T]  # the parameters of a request, as a type of `schema.queries`
 
-ByGroup: TypeAlias = Annotated[str | None, query("Name of a group; only what belongs to it.")]
-ByMachine: TypeAlias = Annotated[str | None, query("Name of a machine; only what affects it.")]
-ByHost: TypeAlias = Annotated[
-    str | None, query("Name of a host; only what is on it or affects it.")
-]
-ByEvent: TypeAlias = Annotated[
-    str | None, query_id("Id of an event, or the beginning of one; only what is about this event.")
-]
-ByLabel: TypeAlias = Annotated[
-    str | None,
-    query(
-        "Label selector: terms `k=v`, `k!=v`, `k` or `!k`, separated by commas; all must match.",
-        pattern=_SELECTOR,
-    ),
-]
-ByHostLabel: TypeAlias = Annotated[
-    str | None, query("Label selector; only machines on hosts that match.", pattern=_SELECTOR)
-]
-ByHealth: TypeAlias = Annotated[
-    str | None,
-    query("Health of the host; only hosts with it, or machines on such hosts.", enum="Health"),
-]
-ByWhat: TypeAlias = Annotated[
-    str | None,
-    query("Kinds of change to include, separated by commas.", pattern=_WHATS),
-]
-Since: TypeAlias = Annotated[
-    str | None, query_time("Only records at or after this time: a time, or an age such as `2h`.")
-]
-Until: TypeAlias = Annotated[
-    str | None, query_time("Only records before this time: a time, or an age.")
-]
-Remove: TypeAlias = Annotated[
-    int | None,
-    QueryParameter(
-        ge=0,
-        le=MAX_REMOVE,
-        description="How many machines are meant to be removed; a change that removes another"
-        " number of them is refused. Required for more than the setting `max_removals` allows.",
-    ),
-]
-Force: TypeAlias = Annotated[bool, query("Also remove what has active events.")]
+
+def read_parameters(request: Request[Any, Any, Any]) -> Any:
+    """Return the parameters of a request, as its operation declares them; of enumerations, the
+    values as they are written there."""
+    shape, values = operation_of(request.route_handler).query, dict(request.query_params)
+    try:
+        given = msgspec.convert(values, shape, strict=False)
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).rpartition(" - at `$.")
+        name = place.removesuffix("`")
+        raise ValidationException(
+            f"the parameter '{name}' is '{values[name][:MAX_SHOWN_PARAMETER]}'",
+            extra=[{"message": message, "key": name, "source": "query"}],
+        ) from error
+    for name, known in _enumerated(shape):
+        if (text := getattr(given, name)) is not None:
+            setattr(given, name, parse_name(known, _KINDS.get(name, name), text))
+    return given
+
+
+@cache
+def _enumerated(shape: Any) -> list[tuple[str, list[str]]]:
+    """Return the parameters that have one of some values, and these."""
+    properties = query_schema(shape).items()
+    return [(name, schema["enum"]) for name, schema in properties if "enum" in schema]
+
+
+@cache
+def query_schema(shape: Any) -> dict[str, dict[str, Any]]:
+    """Return the schema of each parameter, without null, which a query cannot express."""
+    if shape is None:
+        return {}
+    schema = resolved(msgspec.json.schema(shape))["$defs"][shape.__name__]
+    return {name: _not_null(field) for name, field in schema["properties"].items()}
+
+
+def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
+    others = {key: value for key, value in schema.items() if key != "anyOf"}
+    if others.get("default", "") is None:
+        del others["default"]
+    (kind,) = (s for s in schema.get("anyOf", [{}]) if s.get("type") != "null")
+    return {**kind, **others}
 
 
 def refuse_unknown_parameters(request: Request[Any, Any, Any]) -> Response[s.Problem] | None:
@@ -114,7 +94,7 @@ def refuse_unknown_parameters(request: Request[Any, Any, Any]) -> Response[s.Pro
     names = list(request.query_params)
     if not names or not request.url.path.startswith("/v1/"):
         return None
-    declared = _declared_parameters(request.route_handler)
+    declared = list(query_schema(operation_of(request.route_handler).query))
     if value_problem := _value_problem(request, declared):
         return problem_for_status(400, value_problem)
     for name in names:
@@ -145,15 +125,6 @@ def _unknown_parameter(name: str, declared: list[str], suggestion: str) -> str:
     existing = "there are" if len(declared) > 1 else "there is only"
     hint = f"did you mean '{suggestion}'?" if suggestion else f"{existing} {', '.join(declared)}"
     return f"no parameter '{name}'; {hint}"
-
-
-def _declared_parameters(handler: Any) -> list[str]:
-    """Return the names of the query parameters that a handler declares."""
-    return [
-        field.kwarg_definition.name or name
-        for name, field in handler.parsed_fn_signature.parameters.items()
-        if isinstance(field.kwarg_definition, QueryParameter)
-    ]
 
 
 async def refuse_unread_body(request: Request[Any, Any, Any]) -> Response[s.Problem] | None:

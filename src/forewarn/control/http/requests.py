@@ -101,7 +101,7 @@ def _conversion(name: str, source: Any, target: Any) -> Convert | None:
         item, _ = typing.get_args(target)
         if item is Term:
             return parse_selector
-        convert = _conversion(name, *typing.get_args(source), item)
+        convert = _conversion(name, typing.get_args(source)[0], item)
         return tuple if convert is None else lambda values: tuple(map(convert, values))
     return None
 

@@ -7,25 +7,23 @@ can be compared with the published one.
 
 from __future__ import annotations
 
-import types
-import typing
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 from litestar import Litestar
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import PathParameter, QueryParameter
-from litestar.types import Empty
+from litestar.params import PathParameter
 
 from forewarn import __version__
 from forewarn.control.http.access.authorization import role_for
+from forewarn.control.http.enumerations import resolved
 from forewarn.control.http.idempotency import HEADER, MAX_KEY, PATTERN
 from forewarn.control.http.operation import ignored_fields, operation_of
+from forewarn.control.http.parameters import query_schema
 from forewarn.control.http.problems import BY_STATUS, PAGE
 from forewarn.control.openapi.field_docstrings import field_docstrings
 from forewarn.control.openapi.responses import problem_response, responses
-from forewarn.control.openapi.values import resolved
 from forewarn.control.operations.operation import Operation
 from forewarn.control.operations.table import ID_OF, OPERATIONS, TAG_OF, TAGS
 from forewarn.control.schema import core as s
@@ -39,8 +37,6 @@ NULL = {"type": "null"}
 VERDICT_TYPES = (Complaint, Conduct, Course, Unannounced, Verdict)  # described for editors
 IGNORED = "Returned by GET; ignored in a request."
 FLEET_MEDIA_TYPES = ("application/json", "application/yaml")
-UNIONS = (typing.Union, types.UnionType)
-BOUNDS = {"ge": "minimum", "le": "maximum", "max_length": "maxLength", "min_length": "minLength"}
 METHODS = ("GET", "PUT", "POST", "PATCH", "DELETE")  # in this order
 INTRODUCTION = (
     "The API for operators and their programs. Bodies are JSON, times are RFC 3339, and durations"
@@ -198,16 +194,12 @@ def _parameters(handler: HTTPRouteHandler, operation: Operation[Any]) -> Iterato
                 "in": "path",
                 "required": True,
                 "description": _path_parameter(operation.path, name),
-                "schema": _schema(field.annotation, kind),
+                "schema": {"type": "string", **(kind.schema_extra or {})},
             }
-        elif isinstance(kind, QueryParameter):
-            schema = _schema(field.annotation, kind)
-            if field.default not in (Empty, None):
-                schema["default"] = field.default
-            entry = {"name": kind.name or name, "in": "query", "schema": schema}
-            if kind.description:
-                entry["description"] = kind.description
-            yield entry
+    for name, declared in query_schema(operation.query).items():
+        schema = {key: value for key, value in declared.items() if key != "description"}
+        description = declared["description"]
+        yield {"name": name, "in": "query", "schema": schema, "description": description}
     if operation.keyed:
         yield {
             "name": HEADER,
@@ -239,21 +231,6 @@ def _parameters(handler: HTTPRouteHandler, operation: Operation[Any]) -> Iterato
             "description": "An ETag. If the resource is still in that state, the response is 304.",
             "schema": {"type": "string"},
         }
-
-
-def _schema(annotation: Any, kind: PathParameter | QueryParameter) -> dict[str, Any]:
-    """Return the schema of a parameter, without null, which a query cannot express."""
-    schema: dict[str, Any] = dict(msgspec.json.schema(_not_null(annotation)))
-    for ours, theirs in BOUNDS.items():
-        if (value := getattr(kind, ours)) is not None:
-            schema[theirs] = value
-    schema |= resolved(kind.schema_extra or {})
-    return schema
-
-
-def _not_null(annotation: Any) -> Any:
-    parts = [a for a in typing.get_args(annotation) if a is not types.NoneType]
-    return parts[0] if typing.get_origin(annotation) in UNIONS else annotation
 
 
 def _with_references(schema: Any) -> Any:

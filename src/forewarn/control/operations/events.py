@@ -4,33 +4,20 @@ from __future__ import annotations
 
 from forewarn.control.operations.operation import EVENT_LINKS, Operation, links_to
 from forewarn.control.schema import core as s
+from forewarn.control.schema import queries as q
 from forewarn.control.schema.tonight import Tonight
 
 LIST_EVENTS = Operation(
     "GET /v1/events",
     "List events",
     list[s.Event],
+    query=q.EventQuery,
     respects_limits=True,
     paged=True,
     refuses=(404,),
     links=links_to("0/id", "getEvent", "explainEvent"),
     command="event list --all",
     used_by=("status",),
-    filters={
-        "group": "Only events of this group.",
-        "machine": "Only events of this machine.",
-        "host": "Only events of the maintenance of this host.",
-        "type": "Only events of this type.",
-        "status": "Only events with this status.",
-        "source": "Only events from this source.",
-        "rollout": "Only events of this rollout.",
-        "cause": "Only events with this cause.",
-        "raised_since": "Only events announced since then: 2h (ago), or 2027-01-15T08:00:00Z.",
-        "from": "Only events that may start from then on: 6h, or a time.",
-        "until": "Only events that may start before then: 24h, or a time.",
-        "label": "Only events of machines with these labels, e.g. tier=web,!canary.",
-        "order": "Order: raised_at (default), or not_before: what starts next comes first.",
-    },
     options={"raised_since": "since"},
 )
 
@@ -61,6 +48,7 @@ APPROVE_EVENT = Operation(
     "POST /v1/events/{id}/approve",
     "Approve an event",
     s.Outcome,
+    query=q.ApproveQuery,
     role="tenant",
     respects_limits=True,
     links=links_to("id", "getEvent"),
@@ -168,6 +156,7 @@ GET_CALENDAR = Operation(
     "GET /v1/calendar.ics",
     "Get planned events as a calendar (iCalendar)",
     bytes,
+    query=q.EventsOf,
     respects_limits=True,
     refuses=(404,),
 )
@@ -176,6 +165,7 @@ GET_TONIGHT = Operation(
     "GET /v1/tonight",
     "Get what is going to be disturbed in the next hours",
     Tonight,
+    query=q.TonightQuery,
     respects_limits=True,
     refuses=(404,),
     command="tonight",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from forewarn.control.operations.operation import NOT_STORED, Operation, links_to
 from forewarn.control.schema import faults as f
+from forewarn.control.schema import queries as q
 
 ADD_FAULT = Operation(
     "POST /v1/faults",
@@ -24,6 +25,7 @@ LIST_FAULTS = Operation(
     "GET /v1/faults",
     "List faults, with how often each has taken effect",
     list[f.Fault],
+    query=q.PageQuery,
     role="admin",
     paged=True,
     links=links_to("0/id", "getFault"),

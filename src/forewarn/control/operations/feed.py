@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from forewarn.control.operations.operation import Operation
+from forewarn.control.schema import queries as q
 from forewarn.control.schema.feed import ChangesPage
 from forewarn.control.schema.notify import NotifyState, NotifyTest
 
@@ -10,6 +11,7 @@ FOLLOW_FEED = Operation(
     "GET /v1/feed",
     "Stream every change as it happens, as server-sent events",
     bytes,
+    query=q.FeedQuery,
     respects_limits=True,
     refuses=(409, 410, 503),
     command="feed",
@@ -19,6 +21,7 @@ GET_CHANGES = Operation(
     "GET /v1/changes",
     "Get the changes after a commit, waiting for them if there are none",
     ChangesPage,
+    query=q.ChangesQuery,
     respects_limits=True,
     refuses=(409, 410, 503),
 )

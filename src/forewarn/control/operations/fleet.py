@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from forewarn.control.operations.operation import Operation
+from forewarn.control.schema import queries as q
 from forewarn.control.schema.fleet import FleetDifference, FleetProgress
 from forewarn.control.schema.overview import Overview
 from forewarn.control.schema.search import Hits
@@ -13,6 +14,7 @@ PUT_FLEET = Operation(
     "PUT /v1/fleet",
     "Apply a fleet file to the inventory, or plan it",
     FleetDifference,
+    query=q.PutFleetQuery,
     fleet_text="fleet",
     refuses=(409,),
     command="apply fleet.yaml --plan",
@@ -48,6 +50,7 @@ PUT_GROUP = Operation(
     "PUT /v1/groups/{name}",
     "Create or replace a group",
     FleetDifference,
+    query=q.RemovalQuery,
     fleet_text="group",
     refuses=(409,),
     example={"kind": "availability-set", "machines": [{"name": "app-0"}, {"name": "app-1"}]},
@@ -57,6 +60,7 @@ REMOVE_GROUP = Operation(
     "DELETE /v1/groups/{name}",
     "Remove a group and its machines from the inventory",
     FleetDifference,
+    query=q.RemovalQuery,
     refuses=(409,),
 )
 
@@ -70,13 +74,18 @@ PUT_HOST = Operation(
 )
 
 REMOVE_HOST = Operation(
-    "DELETE /v1/hosts/{name}", "Remove a host from the inventory", FleetDifference, refuses=(409,)
+    "DELETE /v1/hosts/{name}",
+    "Remove a host from the inventory",
+    FleetDifference,
+    query=q.ForceQuery,
+    refuses=(409,),
 )
 
 REMOVE_MACHINE = Operation(
     "DELETE /v1/machines/{name}",
     "Remove a machine from the inventory",
     FleetDifference,
+    query=q.ForceQuery,
     refuses=(409,),
 )
 
@@ -84,6 +93,7 @@ PUT_MACHINE = Operation(
     "PUT /v1/machines/{name}",
     "Create or replace a machine",
     FleetDifference,
+    query=q.ForceQuery,
     fleet_text="machine",
     refuses=(409,),
     example={"group": "db", "update_domain": 1},
@@ -93,6 +103,7 @@ PATCH_MACHINE = Operation(
     "PATCH /v1/machines/{name}",
     "Change a machine",
     FleetDifference,
+    query=q.ForceQuery,
     fleet_text="change of a machine",
     refuses=(409,),
     example={"labels": {"ring": "canary"}},
@@ -102,6 +113,7 @@ GET_OVERVIEW = Operation(
     "GET /v1/overview",
     "Get the numbers of machines by what happens to them",
     Overview,
+    query=q.OverviewQuery,
     respects_limits=True,
 )
 
@@ -109,5 +121,6 @@ SEARCH = Operation(
     "GET /v1/search",
     "Find machines, groups, hosts, events and rollouts",
     Hits,
+    query=q.SearchQuery,
     respects_limits=True,
 )

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from forewarn.control.operations.operation import FIRST_EVENT_LINKS, Operation, links_to
 from forewarn.control.schema import core as s
+from forewarn.control.schema import queries as q
 
 LIST_GROUPS = Operation(
     "GET /v1/groups",
     "List groups",
     list[s.Group],
+    query=q.GroupQuery,
     respects_limits=True,
     paged=True,
     links=links_to("0/name", "getGroup", "setPolicy", "disableGroup"),
     command="group list",
-    filters={
-        "label": "Only groups of machines with these labels, e.g. tier=web,!canary.",
-        "kind": "Only groups of this kind.",
-        "enabled/disabled": "Only enabled groups.",
-        "order": "Order: name (default), machines, events, or silent (most first).",
-    },
+    options={"enabled": "enabled/disabled"},
     help="List all groups, and whether Scheduled Events are enabled for them.",
 )
 

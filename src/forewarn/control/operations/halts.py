@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from forewarn.control.operations.operation import REPEATABLE, Operation, links_to
 from forewarn.control.schema import halts as h
+from forewarn.control.schema import queries as q
 
 PLACE_HALT = Operation(
     "POST /v1/halts",
@@ -25,6 +26,7 @@ LIST_HALTS = Operation(
     "GET /v1/halts",
     "List active halts",
     list[h.Halt],
+    query=q.TimedPageQuery,
     respects_limits=True,
     paged=True,
     links=links_to("0/id", "getHalt", "releaseHalt"),

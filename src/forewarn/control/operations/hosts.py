@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from forewarn.control.operations.operation import FIRST_EVENT_LINKS, Operation, links_to
 from forewarn.control.schema import core as s
+from forewarn.control.schema import queries as q
 
 LIST_HOSTS = Operation(
     "GET /v1/hosts",
     "List hosts",
     list[s.Host],
+    query=q.HostQuery,
     respects_limits=True,
     paged=True,
     links=links_to("0/name", "getHost", "explainHost", "maintainHost", "degradeHost", "repairHost"),
     command="host list",
-    filters={
-        "label": "Only hosts with these labels, e.g. rack=1,!old.",
-        "health": "Only hosts with this health.",
-        "order": "Order: name (default), health (worst first), machines or events (most first).",
-    },
     help="List all hosts with their health and number of machines.",
 )
 

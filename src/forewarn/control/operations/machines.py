@@ -9,11 +9,13 @@ from forewarn.control.operations.operation import (
     links_to,
 )
 from forewarn.control.schema import core as s
+from forewarn.control.schema import queries as q
 
 LIST_MACHINES = Operation(
     "GET /v1/machines",
     "List machines",
     list[s.Machine],
+    query=q.MachineQuery,
     respects_limits=True,
     paged=True,
     refuses=(404,),
@@ -21,24 +23,7 @@ LIST_MACHINES = Operation(
         "0/name", "getMachine", "restartMachine", "redeployMachine", "evictMachine", "failMachine"
     ),
     command="machine list --group web",
-    filters={
-        "group": "Only machines of this group.",
-        "label": "Only machines with these labels, e.g. tier=web,!canary.",
-        "coverage": (
-            "Only machines with this coverage: listening, silent, never-polled or never-approves."
-        ),
-        "host": "Only machines on this host.",
-        "health": "Only machines on hosts with this health.",
-        "gone/present": "Only machines that no longer exist.",
-        "order": (
-            "Order: group (default), name, host, events (most first) or last_poll (longest ago"
-            " first)."
-        ),
-        "not_back/back": (
-            "Only machines that have not polled since an event was carried out on them."
-        ),
-        "enabled/disabled": "Only machines of enabled groups.",
-    },
+    options={"gone": "gone/present", "not_back": "not_back/back", "enabled": "enabled/disabled"},
 )
 
 GET_MACHINE = Operation(
@@ -134,6 +119,7 @@ LIST_UNKNOWN_CALLERS = Operation(
     "GET /v1/callers",
     "List unknown callers",
     list[s.UnknownCaller],
+    query=q.PageQuery,
     paged=True,
     command="caller list",
 )
@@ -142,6 +128,7 @@ LIST_DRIFT = Operation(
     "GET /v1/drift",
     "List machines that are not as the inventory has them",
     list[s.MachineDrift],
+    query=q.PageQuery,
     paged=True,
     command="machine list --drift",
 )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from forewarn.control.operations.operation import Operation, links_to
 from forewarn.control.schema import maintenance as m
+from forewarn.control.schema import queries as q
 
 LIST_MAINTENANCE = Operation(
     "GET /v1/maintenance",
     "List maintenance configurations",
     list[m.Maintenance],
+    query=q.PageQuery,
     paged=True,
     links=links_to("0/name", "setMaintenance", "removeMaintenance"),
     command="maintenance list",

@@ -55,6 +55,7 @@ class Operation(msgspec.Struct, Generic[T], frozen=True, eq=False):
     summary: str
     returns: type[T]  # bytes: not JSON, or not as a whole
     takes: Any = None  # type of the body
+    query: Any = None  # type of the parameters after the path
     status: int = 200
     role: RoleName | None = None  # None: viewer to read, operator for everything else
     public: bool = False  # needs no token
@@ -69,9 +70,8 @@ class Operation(msgspec.Struct, Generic[T], frozen=True, eq=False):
     used_by: tuple[str, ...] = ()  # other commands that call it
     example: Any = None  # of the body
     help: str = ""  # of its command, which is then made from this declaration
-    # Of a list: what its parameters select; two names, as in `gone/present`, are those of a flag.
-    filters: Mapping[str, str] = {}
-    options: Mapping[str, str] = {}  # of fields of the body or filters with other names
+    # Of fields and parameters with other names; two names, as in `gone/present`, are of a flag.
+    options: Mapping[str, str] = {}
     done: str = ""  # what this command prints: {0} is its first argument, {result} the response
 
     @property

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from forewarn.control.operations.operation import CHANGES_NOTHING, Operation, links_to
+from forewarn.control.schema import queries as q
 from forewarn.control.schema import rollouts as r
 
 LIST_ROLLOUTS = Operation(
     "GET /v1/rollouts",
     "List rollouts",
     list[r.Rollout],
+    query=q.RolloutQuery,
     respects_limits=True,
     paged=True,
     links=links_to("0/id", "getRollout", "explainRollout"),
     command="rollout list",
-    filters={"state": "Only rollouts in this state."},
     help="List all rollouts: first those in progress, then those that are over.",
     used_by=("status",),
 )
@@ -37,6 +38,7 @@ PLAN_ROLLOUT = Operation(
     "POST /v1/rollouts/plan",
     "Plan a rollout without starting it",
     r.RolloutPlan,
+    query=q.PlanQuery,
     takes=r.RolloutRequest,
     role="viewer",
     why_no_key=CHANGES_NOTHING,
@@ -50,6 +52,7 @@ GET_ROLLOUT = Operation(
     "GET /v1/rollouts/{id}",
     "Get a rollout and its progress",
     r.RolloutReport,
+    query=q.RolloutReportQuery,
     respects_limits=True,
     refuses=(409,),
     command="rollout show 1B2C",
@@ -60,6 +63,7 @@ EXPLAIN_ROLLOUT = Operation(
     "GET /v1/rollouts/{id}/explain",
     "Explain what a rollout waits for",
     r.RolloutExplanation,
+    query=q.LaneQuery,
     respects_limits=True,
     refuses=(409, 503),
     command="rollout explain 1B2C",
@@ -70,6 +74,7 @@ LIST_ROLLOUT_STEPS = Operation(
     "GET /v1/rollouts/{id}/steps",
     "List the steps of a rollout",
     list[r.Step],
+    query=q.StepQuery,
     respects_limits=True,
     paged=True,
     refuses=(409,),

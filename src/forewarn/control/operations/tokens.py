@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from forewarn.control.operations.operation import REPEATABLE, Operation, links_to
+from forewarn.control.schema import queries as q
 from forewarn.control.schema import tokens as t
 from forewarn.control.schema.session import Session
 
@@ -24,6 +25,7 @@ LIST_TOKENS = Operation(
     "GET /v1/tokens",
     "List tokens",
     list[t.Token],
+    query=q.TimedPageQuery,
     role="admin",
     paged=True,
     links=links_to("0/id", "getToken"),

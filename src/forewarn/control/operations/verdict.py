@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from forewarn.control.operations.operation import NOT_STORED, Operation
+from forewarn.control.schema import queries as q
 from forewarn.verdict.verdict import Verdict
 
 GET_VERDICT = Operation(
     "GET /v1/verdict",
     "Get what clients did about their events, and what they did wrong",
     Verdict,
+    query=q.VerdictQuery,
     respects_limits=True,
     refuses=(404, 409),
     command="verdict --machine web_0",

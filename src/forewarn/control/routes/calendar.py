@@ -14,10 +14,11 @@ from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import parse_selector
 from forewarn.control.http.filters import EventFilter
 from forewarn.control.http.operation import route
-from forewarn.control.http.parameters import ByGroup, ByHost, ByLabel, ByMachine
+from forewarn.control.http.parameters import Given
 from forewarn.control.http.preconditions import bytes_tag
 from forewarn.control.operations import events as operations
 from forewarn.control.routes.events import labelled_by, require_known, require_visible
+from forewarn.control.schema import queries as q
 from forewarn.control.views.calendar import calendar
 from forewarn.core import Status
 from forewarn.core.labels import Selector, labels_of, matches
@@ -33,24 +34,19 @@ CANCELLED_SHOWN = 7 * DAY
 
 
 @route(operations.GET_CALENDAR, media_type=MEDIA_TYPE)
-async def get_calendar(
-    call: Call,
-    group: ByGroup = None,
-    machine: ByMachine = None,
-    host: ByHost = None,
-    label: ByLabel = None,
-) -> Response[bytes]:
+async def get_calendar(call: Call, given: Given[q.EventsOf]) -> Response[bytes]:
     """The events that are Scheduled or Started, for calendar programs to subscribe to. Those that
     were announced in the last 7 days and have been withdrawn are shown as cancelled. What rollouts
     are still to announce is shown as one entry for each wave, and each window of it. A program that
     cannot send a Bearer token sends the token as the password of HTTP Basic, with any user name;
     only this path accepts that. `label` selects events that affect a machine with these labels."""
+    group, machine, host = given.group, given.machine, given.host
     require_visible(call, group, machine, host)
     require_known(group, machine, host)
-    selector = parse_selector(label) or ()
+    selector = parse_selector(given.label) or ()
     platform = context().platform
     criteria = EventFilter(
-        group=group, machine=machine, host=host, sees=call.sees, labelled=labelled_by(label)
+        group=group, machine=machine, host=host, sees=call.sees, labelled=labelled_by(given.label)
     )
     since = platform.writer.now().at - CANCELLED_SHOWN
     recent = msgspec.structs.replace(criteria, past=True, raised_since=since)

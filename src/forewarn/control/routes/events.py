@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from typing import Annotated
+from collections.abc import AsyncIterator, Callable, Collection
+from typing import Any
 
-from litestar.params import JSONBody, QueryParameter
+from litestar.params import JSONBody
 
 from forewarn.control.http import filters
 from forewarn.control.http.access import authorization
@@ -16,7 +16,6 @@ from forewarn.control.http.errors import (
     each_once,
     instant,
     outcome,
-    parse_enum,
     parse_id,
     parse_selector,
     parse_time_or_age,
@@ -24,113 +23,71 @@ from forewarn.control.http.errors import (
     unwrap,
 )
 from forewarn.control.http.filters import EventFilter
-from forewarn.control.http.operation import (
-    route,
-)
-from forewarn.control.http.paging import (
-    Cursor,
-    EventAfter,
-    parse_start_cursor,
-    parse_time_cursor,
-)
-from forewarn.control.http.parameters import (
-    ByGroup,
-    ByHost,
-    ByLabel,
-    ByMachine,
-    Id,
-    query,
-    query_id,
-    query_time,
-)
+from forewarn.control.http.operation import route
+from forewarn.control.http.paging import parse_start_cursor, parse_time_cursor
+from forewarn.control.http.parameters import Given, Id
 from forewarn.control.http.preconditions import event_tag
 from forewarn.control.http.requests import arguments
 from forewarn.control.operations import events as operations
 from forewarn.control.operations.table import ID_OF
 from forewarn.control.schema import core as s
+from forewarn.control.schema import queries as q
 from forewarn.control.views import core
-from forewarn.core import Event, EventType, Source, Status
+from forewarn.core import Event, Status
 from forewarn.core.refusal import invalid
-from forewarn.service.indexes.events import EventOrder, start_key
+from forewarn.service.indexes.events import start_key
 from forewarn.service.platform.explain import Verb
 from forewarn.service.platform.platform import Platform
 
-MAX_LISTED = 1_000  # events in one response, and the default
+BY_START = "not_before"
+NOT_OF_EVENTS = ("raised_since", "from_", "until", "order", "limit", "after")  # but of their list
 
 
 @route(operations.LIST_EVENTS)
-async def list_events(
-    call: Call,
-    group: ByGroup = None,
-    machine: ByMachine = None,
-    host: ByHost = None,
-    type: Annotated[str | None, query("Only events of this type.", enum="EventType")] = None,
-    status: Annotated[str | None, query("Only events with this status.", enum="Status")] = None,
-    source: Annotated[str | None, query("Only events from this source.", enum="Source")] = None,
-    cause: Annotated[str | None, query("Only events with this cause.")] = None,
-    rollout: Annotated[str | None, query_id("Only events that this rollout caused.")] = None,
-    raised_since: Annotated[
-        str | None, query_time("Only events announced at or after this time: a time, or an age.")
-    ] = None,
-    from_: Annotated[
-        str | None,
-        query_time(
-            "Only events that may start at or after this time: a time, or a delay from now.",
-            name="from",
-        ),
-    ] = None,
-    until: Annotated[
-        str | None,
-        query_time("Only events that may start before this time: a time, or a delay from now."),
-    ] = None,
-    label: ByLabel = None,
-    past: Annotated[bool, query("Also list events that are over.")] = False,
-    order: Annotated[
-        str, query("The time by which active events are ordered.", enum="EventOrder")
-    ] = EventOrder.RAISED_AT.value,
-    limit: Annotated[
-        int, QueryParameter(ge=1, le=MAX_LISTED, description="Maximum number of events on a page.")
-    ] = MAX_LISTED,
-    after: EventAfter = None,
-) -> list[s.Event]:
+async def list_events(call: Call, given: Given[q.EventQuery]) -> list[s.Event]:
     """Lists active events in the order in which they were announced, or may start (`not_before`).
     With `past`, or if `status` is Finished or Withdrawn, events that are over follow, the latest
     first; that is not possible in the order of `not_before`. `label` selects events that affect a
     machine with these labels."""
-    require_visible(call, group, machine, host)
+    require_visible(call, given.group, given.machine, given.host)
     now = context().platform.writer.now().at
     criteria = EventFilter(
-        group=group,
-        machine=machine,
-        host=host,
-        type=None if type is None else parse_enum(EventType, "event type", type),
-        status=None if status is None else parse_enum(Status, "status", status),
-        source=None if source is None else parse_enum(Source, "source", source),
-        cause=cause,
-        rollout=None if rollout is None else parse_id("rollout", rollout),
-        raised_since=parse_time_or_age("raised_since", raised_since, now),
-        start=parse_time_or_delay("from", from_, now),
-        end=parse_time_or_delay("until", until, now),
-        past=past,
-        sees=call.sees,
-        labelled=labelled_by(label),
+        **_criteria(call, given, without=NOT_OF_EVENTS),
+        raised_since=parse_time_or_age("raised_since", given.raised_since, now),
+        start=parse_time_or_delay("from", given.from_, now),
+        end=parse_time_or_delay("until", given.until, now),
     )
     page: list[Event] = []
-    by = parse_enum(EventOrder, "order", order)
-    async for event in _listed(criteria, by, after):
-        if len(page) == limit:
-            call.add_next_link(_cursor(page[-1], by))
+    async for event in _listed(criteria, given):
+        if len(page) == given.limit:
+            by_start = given.order == BY_START
+            last = page[-1]
+            call.add_next_link(("s", *start_key(last)) if by_start else filters.event_key(last))
             break
         page.append(event)
     if not page:  # not earlier: a resource that was removed may still have past events
-        require_known(group, machine, host)
+        require_known(given.group, given.machine, given.host)
     return [core.event(event) for event in page]
 
 
-def _listed(criteria: EventFilter, order: EventOrder, after: str | None) -> AsyncIterator[Event]:
+def _criteria(
+    call: CallContext,
+    data: q.EventQuery | s.CancelEventsRequest,
+    *,
+    without: Collection[str],
+) -> dict[str, Any]:
+    """Return what a list of events and a cancellation of several can be limited to."""
+    return arguments(data, EventFilter, without=("label", "rollout", *without)) | {
+        "rollout": None if data.rollout is None else parse_id("rollout", data.rollout),
+        "sees": call.sees,
+        "labelled": labelled_by(data.label),
+    }
+
+
+def _listed(criteria: EventFilter, given: q.EventQuery) -> AsyncIterator[Event]:
     """Iterate over the events after a page."""
-    if order is EventOrder.RAISED_AT:
-        return filters.events(context().platform, criteria, parse_time_cursor(after))
+    if given.order != BY_START:
+        return filters.events(context().platform, criteria, parse_time_cursor(given.after))
     if criteria.over:
         raise RefusedError(
             invalid(
@@ -138,13 +95,7 @@ def _listed(criteria: EventFilter, order: EventOrder, after: str | None) -> Asyn
                 " that are over with order=raised_at"
             )
         )
-    return filters.events_by_start(context().platform, criteria, parse_start_cursor(after))
-
-
-def _cursor(last: Event, order: EventOrder) -> Cursor:
-    if order is EventOrder.RAISED_AT:
-        return filters.event_key(last)
-    return "s", *start_key(last)
+    return filters.events_by_start(context().platform, criteria, parse_start_cursor(given.after))
 
 
 @route(operations.SCHEDULE_EVENT)
@@ -175,19 +126,13 @@ async def get_event(call: Call, id: Id) -> s.EventDetails:
 
 
 @route(operations.APPROVE_EVENT)
-async def approve_event(
-    call: Call,
-    id: Id,
-    ignore_windows: Annotated[
-        bool, query("Let it start outside of maintenance windows and in blackouts, too.")
-    ] = False,
-) -> s.Outcome:
+async def approve_event(call: Call, id: Id, given: Given[q.ApproveQuery]) -> s.Outcome:
     """The event starts before its `not_before`, as soon as nothing else holds it. A token that is
     limited to groups cannot use `ignore_windows`."""
-    if ignore_windows:
+    if given.ignore_windows:
         authorization.require_no_limit(call, "`ignore_windows`")
     id = await authorization.require_event(call, id)
-    return outcome(await call.platform.approve(id, call.by, ignore_windows=ignore_windows))
+    return outcome(await call.platform.approve(id, call.by, ignore_windows=given.ignore_windows))
 
 
 @route(operations.POSTPONE_EVENT)
@@ -253,17 +198,8 @@ async def _selected(call: CallContext, data: s.CancelEventsRequest) -> list[str]
     """Return the ids of the Scheduled events that a request selects."""
     require_visible(call, data.group, data.machine, data.host)
     require_known(data.group, data.machine, data.host)
-    criteria = EventFilter(
-        group=data.group,
-        machine=data.machine,
-        host=data.host,
-        type=None if data.type is None else parse_enum(EventType, "event type", data.type),
-        status=Status.SCHEDULED,
-        source=None if data.source is None else parse_enum(Source, "source", data.source),
-        rollout=None if data.rollout is None else parse_id("rollout", data.rollout),
-        sees=call.sees,
-        labelled=labelled_by(data.label),
-    )
+    fields = _criteria(call, data, without=("ids", "plan", "reason"))
+    criteria = EventFilter(**fields, status=Status.SCHEDULED)
     return [event.id async for event in filters.events(call.platform, criteria, None)]
 
 

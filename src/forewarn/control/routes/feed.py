@@ -12,23 +12,23 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Annotated, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from litestar import Request, Response
 from litestar.exceptions import NotAuthorizedException
-from litestar.params import QueryParameter
 from litestar.response import Stream
 
 from forewarn.control.http.access.authorization import token_valid
 from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import ProblemError, RefusedError, parse_enum
 from forewarn.control.http.operation import route
-from forewarn.control.http.parameters import ByGroup, ByWhat
+from forewarn.control.http.parameters import Given
 from forewarn.control.http.problems import BY_NAME, MEDIA_TYPE, problem_of
 from forewarn.control.http.responses import ENDLESS
 from forewarn.control.operations import feed as operations
 from forewarn.control.schema import feed as f
+from forewarn.control.schema import queries as q
 from forewarn.control.views import feed as feed_views
 from forewarn.core.history import RecordKind
 from forewarn.core.refusal import conflict, invalid
@@ -40,12 +40,9 @@ MAX_STREAMS = 1_024  # streams and long-polls at a time
 MAX_STREAMS_OF_ONE = 256  # of these under one token
 MAX_STREAMS_LIMITED = 768  # of these under tokens that are limited to groups; the rest is reserved
 MAX_STREAMS_OF_ONE_LIMITED = 64  # of these under one of them
-MAX_CHANGES_WAIT = 60  # seconds that a long-poll lasts at most
-MAX_COMMITS = 1_000  # commits in one response to a long-poll
 MAX_CHANGES = 10_000  # changes in it, unless a single page of commits has more
 SENT_AT_ONCE = 64 * 1024  # bytes of a message that are sent at a time
 THREAD_FROM = 500  # changes in a commit above which it is encoded in a thread
-MAX_SEQ = 10**18 - 1
 
 EVENT_STREAM = "text/event-stream"
 
@@ -57,27 +54,17 @@ _encode = msgspec.json.Encoder().encode
 
 @route(operations.FOLLOW_FEED, media_type=EVENT_STREAM)
 async def follow_feed(
-    request: Request[Any, Any, Any],
-    call: Call,
-    after: Annotated[
-        int | None,
-        QueryParameter(
-            ge=0,
-            le=MAX_SEQ,
-            description="Number of a commit to resume after; by default, the newest.",
-        ),
-    ] = None,
-    group: ByGroup = None,
-    what: ByWhat = None,
+    request: Request[Any, Any, Any], call: Call, given: Given[q.FeedQuery]
 ) -> Stream:
     """The first message is a `hello`; then there is a `change` for each commit, with the number of
     the commit as its id. The header `Last-Event-ID` takes precedence over `after`. See
     "The feed" in the documentation."""
-    cursor = _resume_after(request.headers.get("last-event-id"), after)
-    keep = _filter(call, group, what)
+    cursor = _resume_after(request.headers.get("last-event-id"), given.after)
+    keep = _filter(call, given.group, given.what)
 
     def keep_progress(progress: Progress) -> bool:
-        return not what and group in (None, progress.group) and call.sees(progress.group)
+        visible = given.group in (None, progress.group) and call.sees(progress.group)
+        return visible and not given.what
 
     feed, streams = context().feed, context().open_streams
     _check_capacity(feed, streams, call)
@@ -96,39 +83,21 @@ async def follow_feed(
 
 
 @route(operations.GET_CHANGES)
-async def get_changes(
-    call: Call,
-    after: Annotated[
-        int | None,
-        QueryParameter(ge=0, le=MAX_SEQ, description="Number of the commit to resume after."),
-    ] = None,
-    wait: Annotated[
-        int,
-        QueryParameter(
-            ge=0,
-            le=MAX_CHANGES_WAIT,
-            description="Seconds to wait if there are no changes yet.",
-        ),
-    ] = 0,
-    limit: Annotated[
-        int, QueryParameter(ge=1, le=MAX_COMMITS, description="Maximum number of commits.")
-    ] = 100,
-    group: ByGroup = None,
-    what: ByWhat = None,
-) -> f.ChangesPage:
+async def get_changes(call: Call, given: Given[q.ChangesQuery]) -> f.ChangesPage:
     """Pass `next` of the response as `after` of the next request. Without `after`, the response has
     no commits, and `next` is the newest commit."""
-    keep, feed, streams = _filter(call, group, what), context().feed, context().open_streams
+    after, keep = given.after, _filter(call, given.group, given.what)
+    feed, streams = context().feed, context().open_streams
     if after is None:
         return f.ChangesPage(commits=[], next=feed.seq)
     _check_capacity(feed, streams, call)
     entries = await _first_entries(feed, after)
     with _counted(streams, call), feed.following(after):
-        if not entries and wait:
-            await feed.wait(after, wait)
+        if not entries and given.wait:
+            await feed.wait(after, given.wait)
             if not token_valid(call):
                 raise NotAuthorizedException(f"token '{call.by}' is revoked or has expired")
-    page = await _entries(feed, after, limit)
+    page = await _entries(feed, after, given.limit)
     commits = await asyncio.to_thread(_commit_views, page, keep)
     return f.ChangesPage(commits=commits, next=page[-1].seq if page else after)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 from litestar import Request, Response
@@ -15,18 +15,21 @@ from litestar.exceptions import HTTPException
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 
 from forewarn.control.http.context import Call, context
-from forewarn.control.http.errors import RefusedError, parse_enum, unwrap
+from forewarn.control.http.errors import RefusedError, unwrap
 from forewarn.control.http.operation import route
-from forewarn.control.http.parameters import Force, Name, Remove, query
+from forewarn.control.http.parameters import Given, Name
 from forewarn.control.http.preconditions import bytes_tag, fleet_tag
+from forewarn.control.http.requests import arguments
 from forewarn.control.operations import fleet as operations
 from forewarn.control.schema import core as s
+from forewarn.control.schema import queries as q
 from forewarn.control.schema.fleet import MAX_FLEET_BYTES, FleetDifference, FleetProgress
 from forewarn.core import Group, Refused
-from forewarn.core.fleet import Host, Placement
+from forewarn.core.fleet import Host
 from forewarn.core.refusal import invalid
 from forewarn.core.windows.model import MaintenanceConfiguration
 from forewarn.service.fleet import edit, shapes
+from forewarn.service.fleet.apply import FleetApply
 from forewarn.service.fleet.diff import Difference
 from forewarn.service.fleet.export import entry_of
 from forewarn.service.fleet.read import group_of_machine
@@ -57,34 +60,18 @@ def snapshot() -> tuple[dict[str, Group], dict[str, Host], dict[str, Maintenance
 
 @route(operations.PUT_FLEET, request_max_body_size=MAX_FLEET_BYTES)
 async def put_fleet(
-    call: Call,
-    request: Request[Any, Any, Any],
-    plan: Annotated[bool, query("Return what would change, without changing it.")] = False,
-    force: Force = False,
-    placement: Annotated[
-        str | None,
-        query(
-            "Which source takes precedence if the file names another host for a machine than the"
-            " one that it is known to have moved to: the `file`, or what was `reported`. Default:"
-            " the setting `placement`."
-        ),
-    ] = None,
-    remove: Remove = None,
+    call: Call, request: Request[Any, Any, Any], given: Given[q.PutFleetQuery]
 ) -> FleetDifference:
     text = await _text(request)
-    who = None if placement is None else parse_enum(Placement, "placement", placement)
     # Computed before the comparison, so that If-Match detects a change in between.
-    tag = await asyncio.to_thread(fleet_tag, *snapshot()) if plan else ""
+    tag = await asyncio.to_thread(fleet_tag, *snapshot()) if given.plan else ""
     difference = await context().fleet_apply.text(
         text,
         by=call.by,
-        force=force,
-        plan=plan,
-        placement=who,
-        remove=remove,
         unless=call.precondition,
+        **arguments(given, FleetApply.text),
     )
-    return _difference_view(difference, planned=plan, etag=tag)
+    return _difference_view(difference, planned=given.plan, etag=tag)
 
 
 @route(operations.GET_FLEET)
@@ -129,23 +116,17 @@ def host_of(machine: str) -> str:
 
 @route(operations.PUT_GROUP, request_max_body_size=MAX_FLEET_BYTES, ignores=SHOWN_OF_GROUP)
 async def put_group(
-    call: Call,
-    name: Name,
-    request: Request[Any, Any, Any],
-    force: Force = False,
-    remove: Remove = None,
+    call: Call, name: Name, request: Request[Any, Any, Any], given: Given[q.RemovalQuery]
 ) -> FleetDifference:
     text, addresses = await _text(request, "group"), context().fleet_apply.addresses
     change = edit.put_group(name, text, SHOWN_OF_GROUP, addresses)
-    return await apply_change(call, change, force=force, remove=remove)
+    return await apply_change(call, change, force=given.force, remove=given.remove)
 
 
 @route(operations.REMOVE_GROUP)
-async def remove_group(
-    call: Call, name: Name, force: Force = False, remove: Remove = None
-) -> FleetDifference:
+async def remove_group(call: Call, name: Name, given: Given[q.RemovalQuery]) -> FleetDifference:
     """Unlike a deletion of machines, this is not announced to guests."""
-    return await apply_change(call, edit.remove_group(name), force=force, remove=remove)
+    return await apply_change(call, edit.remove_group(name), force=given.force, remove=given.remove)
 
 
 @route(operations.PUT_HOST, request_max_body_size=MAX_HOST_BYTES, ignores=SHOWN_OF_HOST)
@@ -155,41 +136,45 @@ async def put_host(call: Call, name: Name, request: Request[Any, Any, Any]) -> F
 
 
 @route(operations.REMOVE_HOST)
-async def remove_host(call: Call, name: Name, force: Force = False) -> FleetDifference:
-    return await apply_change(call, edit.remove_host(name, host_of), force=force)
+async def remove_host(call: Call, name: Name, given: Given[q.ForceQuery]) -> FleetDifference:
+    return await apply_change(call, edit.remove_host(name, host_of), force=given.force)
 
 
 @route(operations.REMOVE_MACHINE)
-async def remove_machine(call: Call, name: Name, force: Force = False) -> FleetDifference:
+async def remove_machine(call: Call, name: Name, given: Given[q.ForceQuery]) -> FleetDifference:
     """Unlike `POST /v1/machines/{name}/delete`, this is not announced to guests."""
     machine_index = context().platform.machine_index
     if machine_index.machine(name) is None:
         raise RefusedError(machine_index.unknown_machine(name))
     change = edit.remove_machine(name)
     return await apply_change(
-        call, change, force=force, remove=NAMED, only=lambda: {machine_index.group_of(name) or ""}
+        call,
+        change,
+        force=given.force,
+        remove=NAMED,
+        only=lambda: {machine_index.group_of(name) or ""},
     )
 
 
 @route(operations.PUT_MACHINE, request_max_body_size=MAX_HOST_BYTES, ignores=SHOWN_OF_MACHINE)
 async def put_machine(
-    call: Call, name: Name, request: Request[Any, Any, Any], force: Force = False
+    call: Call, name: Name, request: Request[Any, Any, Any], given: Given[q.ForceQuery]
 ) -> FleetDifference:
     """Takes the keys of a machine in a fleet file, and `group`. What `GET` returns can be sent
     back; fields that cannot be changed are ignored. A `host` is where the machine is: what is
     planned for its old host does not affect it any more."""
-    return await _machine_changed(call, name, request, force=force, keep=False)
+    return await _machine_changed(call, name, request, force=given.force, keep=False)
 
 
 @route(operations.PATCH_MACHINE, request_max_body_size=MAX_HOST_BYTES, ignores=SHOWN_OF_MACHINE)
 async def patch_machine(
-    call: Call, name: Name, request: Request[Any, Any, Any], force: Force = False
+    call: Call, name: Name, request: Request[Any, Any, Any], given: Given[q.ForceQuery]
 ) -> FleetDifference:
     """Like `PUT`, but keys that are omitted keep their values; null sets the default."""
     machine_index = context().platform.machine_index
     if machine_index.machine(name) is None:
         raise RefusedError(machine_index.unknown_machine(name))
-    return await _machine_changed(call, name, request, force=force, keep=True)
+    return await _machine_changed(call, name, request, force=given.force, keep=True)
 
 
 async def _machine_changed(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import msgspec
 from litestar import Response
 from litestar.params import JSONBody
@@ -14,27 +12,22 @@ from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import (
     RefusedError,
     encode_in_thread,
-    parse_enum,
     parse_selector,
     unwrap,
 )
 from forewarn.control.http.operation import (
     route,
 )
-from forewarn.control.http.orders import GroupOrder, group_place, in_order
-from forewarn.control.http.paging import (
-    MAX_PAGE,
-    After,
-    Limit,
-    parse_name_cursor,
-)
-from forewarn.control.http.parameters import ByLabel, Name, query
+from forewarn.control.http.orders import group_place, in_order
+from forewarn.control.http.paging import parse_name_cursor
+from forewarn.control.http.parameters import Given, Name
 from forewarn.control.http.preconditions import group_tag
 from forewarn.control.http.requests import arguments
 from forewarn.control.operations import groups as operations
 from forewarn.control.schema import core as s
+from forewarn.control.schema import queries as q
 from forewarn.control.views import core, maintenance
-from forewarn.core import Group, GroupKind, Policy
+from forewarn.core import Group, Policy
 from forewarn.core.deciding.configurations import never_maintained
 from forewarn.support.text import either_of
 
@@ -55,33 +48,16 @@ def group_view(group: Group) -> s.Group:
 
 
 @route(operations.LIST_GROUPS)
-async def list_groups(
-    call: Call,
-    label: ByLabel = None,
-    kind: Annotated[str | None, query("Only groups of this kind.", enum="GroupKind")] = None,
-    enabled: Annotated[
-        bool | None, query("True: only groups that are enabled; false: only the others.")
-    ] = None,
-    order: Annotated[
-        str,
-        query(
-            "By name, or those first with most machines, events, or machines that do not ask.",
-            enum="GroupOrder",
-        ),
-    ] = GroupOrder.NAME.value,
-    limit: Limit = MAX_PAGE,
-    after: After = None,
-) -> Response[bytes]:
+async def list_groups(call: Call, given: Given[q.GroupQuery]) -> Response[bytes]:
     """Those that are alike in the order come by name."""
-    labels, cursor = parse_selector(label) or (), parse_name_cursor(after)
-    group_kind = None if kind is None else parse_enum(GroupKind, "kind of group", kind)
+    labels, cursor = parse_selector(given.label) or (), parse_name_cursor(given.after)
     visible = [g for g in context().platform.machine_index.groups() if call.sees(g.name)]
-    by, coverage = parse_enum(GroupOrder, "order", order), context().platform.coverage
-    place = group_place(by, lambda group: coverage(group.machines))
+    coverage = context().platform.coverage
+    place = group_place(given.order, lambda group: coverage(group.machines))
 
     def page() -> list[s.Group]:
-        matching = filters.groups(visible, labels, group_kind, enabled)
-        groups = call.take_page(in_order(matching, place, cursor), limit, place)
+        matching = filters.groups(visible, labels, given)
+        groups = call.take_page(in_order(matching, place, cursor), given.limit, place)
         return [group_view(group) for group in groups]
 
     return await encode_in_thread(page)

@@ -7,15 +7,11 @@ from litestar.params import JSONBody
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import parse_selector, unwrap
 from forewarn.control.http.operation import route
-from forewarn.control.http.paging import (
-    MAX_PAGE,
-    Limit,
-    TimedAfter,
-    parse_time_cursor,
-)
-from forewarn.control.http.parameters import Id
+from forewarn.control.http.paging import parse_time_cursor
+from forewarn.control.http.parameters import Given, Id
 from forewarn.control.operations import halts as operations
 from forewarn.control.schema import halts as h
+from forewarn.control.schema import queries as q
 from forewarn.control.views import halts as view
 from forewarn.service.platform.halts import HaltReport
 
@@ -40,12 +36,14 @@ async def place_halt(call: Call, data: JSONBody[h.HaltRequest]) -> h.Halt:
 
 
 @route(operations.LIST_HALTS)
-async def list_halts(call: Call, limit: Limit = MAX_PAGE, after: TimedAfter = None) -> list[h.Halt]:
+async def list_halts(call: Call, given: Given[q.TimedPageQuery]) -> list[h.Halt]:
     """Ordered by age, the oldest first. A token that is limited to groups sees the halts that cover
     any of them."""
-    cursor = parse_time_cursor(after)
+    cursor = parse_time_cursor(given.after)
     standing = await context().halts.list(call.sees if call.limited else None)
-    page = call.take_page((r for r in standing if cursor is None or _key(r) > cursor), limit, _key)
+    page = call.take_page(
+        (r for r in standing if cursor is None or _key(r) > cursor), given.limit, _key
+    )
     return [view.halt(report) for report in page]
 
 

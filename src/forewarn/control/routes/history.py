@@ -4,124 +4,69 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from litestar.params import QueryParameter
 from litestar.response import Stream
 
 from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, CallContext, context
+from forewarn.control.http.enumerations import PATTERNS
 from forewarn.control.http.errors import RefusedError, parse_enum, parse_time_or_age, unwrap
 from forewarn.control.http.operation import route
-from forewarn.control.http.parameters import (
-    ByEvent,
-    ByGroup,
-    ByHost,
-    ByMachine,
-    ByWhat,
-    Since,
-    Until,
-    query,
-)
+from forewarn.control.http.parameters import Given
 from forewarn.control.operations import history as operations
+from forewarn.control.routes.events import require_visible
+from forewarn.control.schema import queries as q
 from forewarn.control.schema.feed import HistoryPage
 from forewarn.control.views.feed import history_record
 from forewarn.core.history import Record, RecordKind
 from forewarn.core.refusal import invalid
 from forewarn.store.port import HistoryQuery, Mark
 
-MAX_HISTORY_PAGE = 1_000  # records in one response
 EXPORT_CHUNK = 64 * 1024  # bytes of an export that are sent at a time, at least
-MAX_SEQ = 10**18 - 1
 JSON_LINES = "application/x-ndjson"
 
-_MARK = re.compile(r"^([0-9]{1,18})-([0-9]{1,18})$")
+_MARK = re.compile(PATTERNS["Mark"])
 _encode = msgspec.json.Encoder().encode
 
 
-def history_query(
-    what: str | None, since: str | None, until: str | None, **others: Any
-) -> HistoryQuery:
+async def history_query(call: CallContext, given: q.RecordsOf, **others: Any) -> HistoryQuery:
+    """Return a query, restricted to what the caller may see."""
+    require_visible(call, given.group, given.machine, given.host)
+    event = given.event and await authorization.require_event(call, given.event)
     now = context().platform.writer.now().at
     return HistoryQuery(
-        what=tuple(parse_enum(RecordKind, "kind of record", text) for text in _split(what)),
-        since=parse_time_or_age("since", since, now),
-        until=parse_time_or_age("until", until, now),
+        machine=given.machine,
+        group=given.group,
+        host=given.host,
+        event=event,
+        groups=authorization.visible_groups(call),
+        what=tuple(parse_enum(RecordKind, "kind of record", text) for text in _split(given.what)),
+        since=parse_time_or_age("since", given.since, now),
+        until=parse_time_or_age("until", given.until, now),
         **others,
     )
 
 
-async def restrict(
-    call: CallContext, machine: str | None, group: str | None, host: str | None, event: str | None
-) -> dict[str, Any]:
-    """Return the filters of a query, restricted to what the caller may see."""
-    if group is not None:
-        authorization.require_group(call, group)
-    if machine is not None:
-        authorization.require_machines(call, machine)
-    if host is not None:
-        authorization.require_host(call, host, whole=False)
-    if event is not None:
-        event = await authorization.require_event(call, event)
-    filters = {"machine": machine, "group": group, "host": host, "event": event}
-    return {**filters, "groups": authorization.visible_groups(call)}
-
-
 @route(operations.GET_HISTORY)
-async def get_history(
-    call: Call,
-    machine: ByMachine = None,
-    group: ByGroup = None,
-    host: ByHost = None,
-    event: ByEvent = None,
-    what: ByWhat = None,
-    since: Since = None,
-    until: Until = None,
-    limit: Annotated[
-        int,
-        QueryParameter(
-            ge=1, le=MAX_HISTORY_PAGE, description="Maximum number of records on a page."
-        ),
-    ] = 100,
-    oldest_first: Annotated[bool, query("Whether to list the oldest records first.")] = False,
-    before: Annotated[
-        str | None, query("`next` of the previous page.", pattern=_MARK.pattern)
-    ] = None,
-    after: Annotated[
-        str | None,
-        query(
-            "`next` of the previous page, with `oldest_first`.",
-            pattern=_MARK.pattern,
-        ),
-    ] = None,
-    after_seq: Annotated[
-        int | None,
-        QueryParameter(
-            ge=0, le=MAX_SEQ, description="Only records with a higher number, ordered by number."
-        ),
-    ] = None,
-) -> HistoryPage:
+async def get_history(call: Call, given: Given[q.HistoryQuery]) -> HistoryPage:
     """Lists the newest records first, unless `oldest_first` or `after_seq` is given."""
-    if after_seq is not None and (before or after or oldest_first):
+    after_seq, oldest_first = given.after_seq, given.oldest_first
+    if after_seq is not None and (given.before or given.after or oldest_first):
         raise RefusedError(
             invalid("after_seq cannot be combined with before, after or oldest_first")
         )
-    page = unwrap(
-        await context().history.page(
-            history_query(
-                what,
-                since,
-                until,
-                **await restrict(call, machine, group, host, event),
-                before=_parse_mark("before", before),
-                after=_parse_mark("after", after),
-                after_seq=after_seq,
-                newest_first=not oldest_first,
-                limit=limit,
-            )
-        )
+    wanted = await history_query(
+        call,
+        given,
+        before=_parse_mark("before", given.before),
+        after=_parse_mark("after", given.after),
+        after_seq=after_seq,
+        newest_first=not oldest_first,
+        limit=given.limit,
     )
+    page = unwrap(await context().history.page(wanted))
     cursor = ""
     if page.next is not None:
         at, seq = page.next
@@ -133,19 +78,9 @@ async def get_history(
 
 
 @route(operations.EXPORT_HISTORY, media_type=JSON_LINES)
-async def export_history(
-    call: Call,
-    machine: ByMachine = None,
-    group: ByGroup = None,
-    host: ByHost = None,
-    event: ByEvent = None,
-    what: ByWhat = None,
-    since: Since = None,
-    until: Until = None,
-) -> Stream:
+async def export_history(call: Call, given: Given[q.RecordsOf]) -> Stream:
     """Returns all matching records, the oldest first, one JSON object on each line."""
-    filters = await restrict(call, machine, group, host, event)
-    records = unwrap(await context().history.export(history_query(what, since, until, **filters)))
+    records = unwrap(await context().history.export(await history_query(call, given)))
     return Stream(_lines(call, records), media_type=JSON_LINES)
 
 

@@ -4,7 +4,7 @@ enrollment of a host."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from litestar import Response
@@ -24,23 +24,18 @@ from forewarn.control.http.errors import (
 from forewarn.control.http.operation import (
     route,
 )
-from forewarn.control.http.orders import HostOrder, host_place, in_order
-from forewarn.control.http.paging import (
-    MAX_PAGE,
-    After,
-    Limit,
-    parse_name_cursor,
-)
-from forewarn.control.http.parameters import ByHealth, ByLabel, Name, query
+from forewarn.control.http.orders import host_place, in_order
+from forewarn.control.http.paging import parse_name_cursor
+from forewarn.control.http.parameters import Given, Name
 from forewarn.control.http.preconditions import host_tag
 from forewarn.control.http.requests import arguments
 from forewarn.control.operations import hosts as operations
 from forewarn.control.operations.operation import Operation
 from forewarn.control.schema import core as s
+from forewarn.control.schema import queries as q
 from forewarn.control.views import core
 from forewarn.control.views.shape import view
 from forewarn.core.events import FAILURE_TYPE, EventType
-from forewarn.core.fleet import Health
 from forewarn.core.refusal import Refused
 from forewarn.service.platform.enrollment import NewEnrollment
 from forewarn.service.platform.hosts import (
@@ -66,33 +61,18 @@ def _bound(
 
 
 @route(operations.LIST_HOSTS)
-async def list_hosts(
-    call: Call,
-    label: ByLabel = None,
-    health: ByHealth = None,
-    order: Annotated[
-        str,
-        query(
-            "By name, or those first that have failed, or have most machines or events.",
-            enum="HostOrder",
-        ),
-    ] = HostOrder.NAME.value,
-    limit: Limit = MAX_PAGE,
-    after: After = None,
-) -> Response[bytes]:
+async def list_hosts(call: Call, given: Given[q.HostQuery]) -> Response[bytes]:
     """Those that are alike in the order come by name."""
-    labels, cursor = parse_selector(label) or (), parse_name_cursor(after)
-    host_health = None if health is None else parse_enum(Health, "health", health)
-    by = parse_enum(HostOrder, "order", order)
+    labels, cursor = parse_selector(given.label) or (), parse_name_cursor(given.after)
     visible = [h for h in context().hosts.hosts() if authorization.host_visible(call, h.name)]
     groups = [g for g in context().platform.machine_index.groups() if call.sees(g.name)]
     known = context().hosts
 
     def page() -> list[s.Host]:
         on_hosts = core.on_hosts(groups)
-        place = host_place(by, on_hosts.machines, on_hosts.events)
-        matching = filters.hosts(visible, labels, host_health)
-        hosts = call.take_page(in_order(matching, place, cursor), limit, place)
+        place = host_place(given.order, on_hosts.machines, on_hosts.events)
+        matching = filters.hosts(visible, labels, given)
+        hosts = call.take_page(in_order(matching, place, cursor), given.limit, place)
         return core.hosts(hosts, on_hosts, known)
 
     return await encode_in_thread(page)

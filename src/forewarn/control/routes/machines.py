@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
 
 import msgspec
 from litestar import Response
@@ -17,95 +16,44 @@ from forewarn.control.http.errors import (
     encode_in_thread,
     outcome,
     parse_enum,
-    parse_name,
     parse_selector,
     unwrap,
 )
-from forewarn.control.http.filters import MachineFilter
 from forewarn.control.http.operation import route
-from forewarn.control.http.orders import MachineOrder, by_group, machine_place
-from forewarn.control.http.paging import (
-    MAX_PAGE,
-    After,
-    Limit,
-    parse_name_cursor,
-)
-from forewarn.control.http.parameters import ByGroup, ByHealth, ByHost, ByLabel, Name, query
+from forewarn.control.http.orders import by_group, machine_place
+from forewarn.control.http.paging import parse_name_cursor
+from forewarn.control.http.parameters import Given, Name
 from forewarn.control.http.preconditions import machine_tag
 from forewarn.control.operations import machines as operations
 from forewarn.control.routes.groups import known_group
 from forewarn.control.schema import core as s
+from forewarn.control.schema import queries as q
 from forewarn.control.views import core
 from forewarn.core import EventType, Group, Machine
 from forewarn.core.events import FAILURE_TYPE
-from forewarn.core.fleet import Health
-from forewarn.service.indexes.coverage import COVERAGES, has
+from forewarn.service.indexes.coverage import has
 
 
 @route(operations.LIST_MACHINES)
-async def list_machines(
-    call: Call,
-    group: ByGroup = None,
-    label: ByLabel = None,
-    host: ByHost = None,
-    health: ByHealth = None,
-    gone: Annotated[
-        bool | None, query("True: only machines that no longer exist; false: only those that do.")
-    ] = None,
-    not_back: Annotated[
-        bool | None,
-        query(
-            "True: only machines that have not polled since an event was carried out on them;"
-            " false: only the others."
-        ),
-    ] = None,
-    enabled: Annotated[
-        bool | None, query("True: only machines of enabled groups; false: only the others.")
-    ] = None,
-    coverage: Annotated[
-        str | None,
-        query(
-            "Only machines with this coverage: those that have polled in the last hour"
-            " (`listening`), before that (`silent`) or never (`never-polled`), or those that were"
-            " shown events of their own and have never approved one (`never-approves`).",
-            enum="CoverageFilter",
-        ),
-    ] = None,
-    order: Annotated[
-        str,
-        query(
-            "By the names of their groups, by their own, by those of their hosts, or those first"
-            " that have most events, or have not polled for the longest time.",
-            enum="MachineOrder",
-        ),
-    ] = MachineOrder.GROUP.value,
-    limit: Limit = MAX_PAGE,
-    after: After = None,
-) -> Response[bytes]:
+async def list_machines(call: Call, given: Given[q.MachineQuery]) -> Response[bytes]:
     """Those that are alike in the order come by name."""
-    if group is not None:
-        authorization.require_group(call, group)
-    if host is not None:
-        authorization.require_host(call, host, whole=False)
-    criteria = MachineFilter(
-        labels=parse_selector(label) or (),
-        gone=gone,
-        not_back=not_back,
-        enabled=enabled,
-        coverage=None if coverage is None else parse_name(COVERAGES, "coverage", coverage),
-    )
+    if given.group is not None:
+        authorization.require_group(call, given.group)
+    if given.host is not None:
+        authorization.require_host(call, given.host, whole=False)
+    labels = parse_selector(given.label) or ()
     polls, now = context().platform.poll_index.polls, context().platform.writer.now().at
-    cursor = parse_name_cursor(after)
-    members = _members(call, group, _hosts(host, health))
+    cursor = parse_name_cursor(given.after)
+    members = _members(call, given.group, _hosts(given.host, given.health))
     drift = dict(context().inventory.sightings.all())
-    place = machine_place(parse_enum(MachineOrder, "order", order), polls, core.events_of)
+    place = machine_place(given.order, polls, core.events_of)
 
     def covered(machine: Machine, coverage: str) -> bool:
         return machine.alive and has(coverage, polls(machine.name), now)
 
     def page() -> list[s.Machine]:
-        matching = filters.machines(members, criteria, covered, place, cursor)
-        machines = call.take_page(matching, limit, place or by_group)
+        matching = filters.machines(members, labels, given, covered, place, cursor)
+        machines = call.take_page(matching, given.limit, place or by_group)
         return core.machines(machines, polls, context().metadata_url_of, now, drift)
 
     return await encode_in_thread(page)
@@ -113,11 +61,10 @@ async def list_machines(
 
 def _hosts(name: str | None, health: str | None) -> list[str] | None:
     """Return the hosts that a list is limited to; None: it is not limited to hosts."""
-    wanted = None if health is None else parse_enum(Health, "health", health)
-    if name is None and wanted is None:
+    if name is None and health is None:
         return None
     hosts = context().hosts.hosts() if name is None else [unwrap(context().hosts.host(name))]
-    return [host.name for host in hosts if wanted in (None, host.health)]
+    return [host.name for host in hosts if health in (None, host.health.value)]
 
 
 def _members(
@@ -158,14 +105,13 @@ def get_machine(call: Call, name: Name) -> s.Machine:
 
 
 @route(operations.LIST_DRIFT)
-def list_drift(call: Call, limit: Limit = MAX_PAGE, after: After = None) -> list[s.MachineDrift]:
+def list_drift(call: Call, given: Given[q.PageQuery]) -> list[s.MachineDrift]:
     """As the driver sees them, ordered by name. Empty unless the service compares (`inventory` in
     its settings), and on a control node that does not decide."""
     inventory = context().inventory
     found = inventory.sightings.all()
-    page = call.take_page(
-        sorted(name for name in found if name > (after or "")), limit, lambda item: (item,)
-    )
+    names = sorted(name for name in found if name > (given.after or ""))
+    page = call.take_page(names, given.limit, lambda item: (item,))
     return [core.machine_drift(found[name], inventory.problems.get(name, "")) for name in page]
 
 

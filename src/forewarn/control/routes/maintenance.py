@@ -8,15 +8,11 @@ from litestar.params import JSONBody
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import RefusedError, unwrap
 from forewarn.control.http.operation import route
-from forewarn.control.http.paging import (
-    MAX_PAGE,
-    After,
-    Limit,
-    parse_name_cursor,
-)
-from forewarn.control.http.parameters import Name
+from forewarn.control.http.paging import parse_name_cursor
+from forewarn.control.http.parameters import Given, Name
 from forewarn.control.operations import maintenance as operations
 from forewarn.control.schema import maintenance as m
+from forewarn.control.schema import queries as q
 from forewarn.control.views import maintenance as views
 from forewarn.core.refusal import invalid
 from forewarn.service.fleet.build import FleetError, configuration_of
@@ -24,14 +20,12 @@ from forewarn.service.fleet.shapes import MaintenanceEntry
 
 
 @route(operations.LIST_MAINTENANCE)
-def list_maintenance(
-    call: Call, limit: Limit = MAX_PAGE, after: After = None
-) -> list[m.Maintenance]:
+def list_maintenance(call: Call, given: Given[q.PageQuery]) -> list[m.Maintenance]:
     """Ordered by name. Windows and blackouts of single groups are part of their policies."""
-    cursor = parse_name_cursor(after)
+    cursor = parse_name_cursor(given.after)
     known = context().configurations.all()
     later = (item for item in known if cursor is None or (item.name, "") > cursor)
-    configurations = call.take_page(later, limit, lambda item: (item.name,))
+    configurations = call.take_page(later, given.limit, lambda item: (item.name,))
     return [views.configuration(item) for item in configurations]
 
 

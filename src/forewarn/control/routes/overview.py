@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, TypeAlias
 
 from litestar import Response
-from litestar.params import QueryParameter
 
 from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import (
     RefusedError,
     encode_in_thread,
-    parse_enum,
     parse_selector,
 )
 from forewarn.control.http.operation import route
-from forewarn.control.http.paging import MAX_PAGE
-from forewarn.control.http.parameters import ByLabel, query
+from forewarn.control.http.parameters import Given
 from forewarn.control.operations import fleet as operations
 from forewarn.control.schema import overview as s
+from forewarn.control.schema import queries as q
 from forewarn.control.views.overview import Member
 from forewarn.control.views.overview import overview as view
 from forewarn.core.fleet import Host
@@ -29,60 +26,35 @@ from forewarn.core.refusal import unknown_name
 from forewarn.service.indexes.overview import OverviewBy, RowOrder, RowState, count
 from forewarn.service.platform.hosts import NodeState
 
-By: TypeAlias = Annotated[str, query("What the rows are.", enum="OverviewBy")]
-Sums: TypeAlias = Annotated[
-    str | None, query("Name of a label of hosts, or of groups: a row for each of its values.")
-]
+HOSTS = OverviewBy.HOST.value
 
 
 @route(operations.GET_OVERVIEW)
-async def get_overview(
-    call: Call,
-    by: By = "host",
-    sums: Sums = None,
-    label: ByLabel = None,
-    name: Annotated[str | None, query("Name of a host or group; only this one.")] = None,
-    state_: Annotated[
-        str | None,
-        query(
-            "Only hosts or groups to which this applies, also if something else is more notable.",
-            name="state",
-            enum="RowState",
-        ),
-    ] = None,
-    order: Annotated[
-        str, query("By name, or what is most notable first.", enum="RowOrder")
-    ] = "name",
-    limit: Annotated[
-        int | None, QueryParameter(ge=1, le=MAX_PAGE, description="Maximum number of rows.")
-    ] = None,
-) -> Response[bytes]:
+async def get_overview(call: Call, given: Given[q.OverviewQuery]) -> Response[bytes]:
     """Counts the machines of each host, or of each group, by update domain; with `sums`, of all of
     them that have the same value of a label. A token that is limited to groups gets only the
     numbers of its own machines. The label selects hosts or groups."""
-    rows_are, labels = parse_enum(OverviewBy, "by", by), parse_selector(label) or ()
-    row_name, names = row_names(call, rows_are, sums)
-    wanted = None if state_ is None else parse_enum(RowState, "state", state_)
-    ordered = parse_enum(RowOrder, "order", order)
+    by_host, name, labels = given.by == HOSTS, given.name, parse_selector(given.label) or ()
+    row_name, names = row_names(call, given.sums, by_host=by_host)
     platform, at = context().platform, context().platform.writer.now().at
     groups = [group for group in platform.machine_index.groups() if call.sees(group.name)]
     if call.limited:
-        by_host, by_group = count(groups, platform.poll_index, at)
+        of_hosts, of_groups = count(groups, platform.poll_index, at)
     else:
         overview = context().overview
         await overview.refresh(at)
-        by_host, by_group = overview.hosts.copy(), overview.groups.copy()
+        of_hosts, of_groups = overview.hosts.copy(), overview.groups.copy()
     hosts = [h for h in context().hosts.hosts() if authorization.host_visible(call, h.name)]
     unreachable = {host.name for host in hosts if host.node and _is_unreachable(host)}
-    known = {each.name for each in (hosts if rows_are is OverviewBy.HOST else groups)}
+    known = {each.name for each in (hosts if by_host else groups)}
     if name is not None and name not in known:
-        raise RefusedError(unknown_name(rows_are.value, name, known))
+        raise RefusedError(unknown_name(given.by, name, known))
 
     def members() -> Iterator[Member]:
-        if rows_are is OverviewBy.GROUP:
+        if not by_host:
             for group in groups:
                 if name in (None, group.name) and matches(labels, group.labels):
-                    domains = by_group.get(group.name, {})
+                    domains = of_groups.get(group.name, {})
                     yield Member(group.name, row_name(group.name), domains)
             return
         for host in hosts:
@@ -90,7 +62,7 @@ async def get_overview(
                 yield Member(
                     host.name,
                     row_name(host.name),
-                    by_host.get(host.name, {}),
+                    of_hosts.get(host.name, {}),
                     host.health,
                     bool(host.cordoned),
                     host.name in unreachable,
@@ -100,10 +72,10 @@ async def get_overview(
         return view(
             members(),
             names,
-            summed=sums is not None,
-            state=wanted,
-            order=ordered,
-            limit=limit,
+            summed=given.sums is not None,
+            state=None if given.state is None else RowState(given.state),
+            order=RowOrder(given.order),
+            limit=given.limit,
             at=at,
         )
 
@@ -111,12 +83,12 @@ async def get_overview(
 
 
 def row_names(
-    call: CallContext, by: OverviewBy, label: str | None
+    call: CallContext, label: str | None, *, by_host: bool
 ) -> tuple[Callable[[str], str], frozenset[str]]:
     """Return the name of the row that a host, or a group, is in: its own, or the value that it has
     for a label; and the labels by which rows can be summed."""
     labels: dict[str, Mapping[str, str]]
-    if by is OverviewBy.HOST:
+    if by_host:
         hosts = call.hosts.hosts()
         labels = {h.name: h.labels for h in hosts if authorization.host_visible(call, h.name)}
     else:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
-
-from litestar.params import JSONBody, QueryParameter
+from litestar.params import JSONBody
 
 from forewarn.control.http import filters
 from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, context, require_known_hosts
 from forewarn.control.http.errors import RefusedError, duration_of, parse_enum, unwrap
 from forewarn.control.http.operation import route
-from forewarn.control.http.paging import (
-    MAX_PAGE,
-    Limit,
-    TimedAfter,
-    parse_time_cursor,
-)
-from forewarn.control.http.parameters import Id, query
+from forewarn.control.http.paging import parse_time_cursor
+from forewarn.control.http.parameters import Given, Id
 from forewarn.control.http.preconditions import current_rollout_tag
 from forewarn.control.http.requests import arguments
 from forewarn.control.operations import rollouts as operations
+from forewarn.control.schema import queries as q
 from forewarn.control.schema import rollouts as r
 from forewarn.control.views import rollouts as views
 from forewarn.core import EventType
@@ -31,47 +25,22 @@ from forewarn.core.rollouts.model import (
     LIVE_MIGRATION,
     Gate,
 )
-from forewarn.core.rollouts.progress import StepState
 from forewarn.core.rollouts.selection import Selection
 from forewarn.service.rollouts.request import RolloutRequest
-from forewarn.service.rollouts.rollouts import STATES, RolloutReport
-from forewarn.support.text import listing
-
-OfGroup: TypeAlias = Annotated[
-    str | None, query("Name of a group of the rollout; only what is about it.")
-]
-OfHost: TypeAlias = Annotated[
-    str | None, query("Name of a host of the rollout; only what is about it.")
-]
+from forewarn.service.rollouts.rollouts import RolloutReport
 
 
 @route(operations.LIST_ROLLOUTS)
-async def list_rollouts(
-    call: Call,
-    rollout_state: Annotated[
-        str | None,
-        QueryParameter(
-            name="state",  # Litestar reserves the argument of that name
-            description="Only rollouts in this state.",
-            schema_extra={"enum": "RolloutState"},
-        ),
-    ] = None,
-    limit: Limit = MAX_PAGE,
-    after: TimedAfter = None,
-) -> list[r.Rollout]:
+async def list_rollouts(call: Call, given: Given[q.RolloutQuery]) -> list[r.Rollout]:
     """Rollouts in progress first, then those that have ended, each the latest first."""
-    if rollout_state is not None and rollout_state not in STATES:
-        raise RefusedError(
-            invalid(f"unknown state '{rollout_state}'; expected one of {listing(STATES)}")
-        )
     visible = [
         summary
         for summary in await context().rollouts.list()
         if authorization.rollout_visible(call, summary.rollout)
     ]
     page = call.take_page(
-        filters.rollouts(visible, rollout_state, parse_time_cursor(after)),
-        limit,
+        filters.rollouts(visible, given.state, parse_time_cursor(given.after)),
+        given.limit,
         filters.rollout_key,
     )
     return [views.rollout(summary) for summary in page]
@@ -87,79 +56,47 @@ async def start_rollout(call: Call, data: JSONBody[r.RolloutRequest]) -> r.Rollo
 
 @route(operations.PLAN_ROLLOUT)
 async def plan_rollout(
-    call: Call,
-    data: JSONBody[r.RolloutRequest],
-    lane: Annotated[
-        str | None, query("Name of a group or host; only its steps are returned.")
-    ] = None,
-    steps: Annotated[
-        int, QueryParameter(ge=0, le=MAX_PAGE, description="Maximum number of steps to return.")
-    ] = MAX_PAGE,
+    call: Call, data: JSONBody[r.RolloutRequest], given: Given[q.PlanQuery]
 ) -> r.RolloutPlan:
     """Returns what the rollout would do if it were started now, with times and sums, and its steps
     in the order of their announcement."""
     request = _rollout_request(data, call.by)
     draft, forecast = unwrap(await call.rollouts.plan(request))
-    return views.plan(draft, forecast, lambda step: lane in (None, step.lane), steps)
+    return views.plan(draft, forecast, lambda step: given.lane in (None, step.lane), given.steps)
 
 
 @route(operations.GET_ROLLOUT)
-async def get_rollout(
-    call: Call,
-    id: Id,
-    expected_end: Annotated[
-        bool, query("Whether to forecast when it ends, which takes a moment for a large rollout.")
-    ] = False,
-) -> r.RolloutReport:
+async def get_rollout(call: Call, id: Id, given: Given[q.RolloutReportQuery]) -> r.RolloutReport:
     id = await authorization.require_rollout(call, id)
     report: RolloutReport = unwrap(await context().rollouts.report(id))
     call.headers["ETag"] = await current_rollout_tag(context(), report.rollout)
-    return views.report(
-        report, await context().rollouts.expected_end(report) if expected_end else None
-    )
+    forecast = await context().rollouts.expected_end(report) if given.expected_end else None
+    return views.report(report, forecast)
 
 
 @route(operations.EXPLAIN_ROLLOUT)
-async def explain_rollout(
-    call: Call, id: Id, group: OfGroup = None, host: OfHost = None
-) -> r.RolloutExplanation:
+async def explain_rollout(call: Call, id: Id, given: Given[q.LaneQuery]) -> r.RolloutExplanation:
     """Lanes that wait for the same reason are counted, with some examples."""
     id = await authorization.require_rollout(call, id)
     require_known_hosts()
-    return views.explanation(unwrap(await context().rollouts.explain(id, host or group)))
+    return views.explanation(
+        unwrap(await context().rollouts.explain(id, given.host or given.group))
+    )
 
 
 @route(operations.LIST_ROLLOUT_STEPS)
-async def list_rollout_steps(
-    call: Call,
-    id: Id,
-    step_state: Annotated[
-        str | None,
-        QueryParameter(
-            name="state",  # Litestar reserves the argument of that name
-            description="Only steps in this state.",
-            schema_extra={"enum": "StepState"},
-        ),
-    ] = None,
-    group: OfGroup = None,
-    host: OfHost = None,
-    limit: Limit = MAX_PAGE,
-    after: Annotated[
-        int, QueryParameter(ge=0, le=MAX_PAGE, description="Only steps with a higher number.")
-    ] = 0,
-) -> list[r.Step]:
+async def list_rollout_steps(call: Call, id: Id, given: Given[q.StepQuery]) -> list[r.Step]:
     """In the order of the rollout: by wave, then by lane."""
     id = await authorization.require_rollout(call, id)
-    state = None if step_state is None else parse_enum(StepState, "state", step_state).value
     report: RolloutReport = unwrap(await context().rollouts.report(id))
     wanted = (
         step
         for step in views.steps(report)
-        if step.number > after
-        and state in (None, step.state)
-        and (host or group) in (None, step.lane)
+        if step.number > given.after
+        and given.state in (None, step.state)
+        and (given.host or given.group) in (None, step.lane)
     )
-    return call.take_page(wanted, limit, lambda item: (item.number,))
+    return call.take_page(wanted, given.limit, lambda item: (item.number,))
 
 
 @route(operations.SKIP_ROLLOUT_STEPS)

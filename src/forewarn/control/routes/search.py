@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Iterable
-from typing import Annotated
 
 from litestar import Response
 
@@ -13,8 +12,9 @@ from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import encode_in_thread
 from forewarn.control.http.operation import route
-from forewarn.control.http.parameters import query
+from forewarn.control.http.parameters import Given
 from forewarn.control.operations import fleet as operations
+from forewarn.control.schema import queries as q
 from forewarn.control.schema import search as s
 from forewarn.core import Event
 from forewarn.core.refusal import Refused
@@ -25,15 +25,10 @@ _ID = re.compile(r"[0-9A-F][0-9A-F-]{3,35}")  # shorter beginnings of ids are fo
 
 
 @route(operations.SEARCH)
-async def search(
-    call: Call,
-    text: Annotated[
-        str, query("A part of a name in any letter case, or four or more characters of an id.")
-    ] = "",
-) -> Response[bytes]:
+async def search(call: Call, given: Given[q.SearchQuery]) -> Response[bytes]:
     """Finds up to eight of each kind: names that begin with the text first, the shortest first. An
     id is found by its beginning, that of an event that is over only if no other event has it."""
-    wanted = text.strip().casefold()
+    wanted = given.text.strip().casefold()
     by_id = await _by_id(call, wanted.upper()) if _ID.fullmatch(wanted.upper()) else []
     groups = [g for g in context().platform.machine_index.groups() if call.sees(g.name)]
     hosts = [h.name for h in context().hosts.hosts() if authorization.host_visible(call, h.name)]

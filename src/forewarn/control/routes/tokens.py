@@ -8,15 +8,11 @@ from litestar.params import JSONBody
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import RefusedError, parse_selector, unwrap
 from forewarn.control.http.operation import route
-from forewarn.control.http.paging import (
-    MAX_PAGE,
-    TimedAfter,
-    parse_time_cursor,
-)
-from forewarn.control.http.paging import Limit as PageLimit
-from forewarn.control.http.parameters import Name
+from forewarn.control.http.paging import parse_time_cursor
+from forewarn.control.http.parameters import Given, Name
 from forewarn.control.http.requests import arguments
 from forewarn.control.operations import tokens as operations
+from forewarn.control.schema import queries as q
 from forewarn.control.schema import tokens as t
 from forewarn.control.views import tokens as views
 from forewarn.core.access import Limit, Token
@@ -41,19 +37,17 @@ async def create_token(call: Call, data: JSONBody[t.TokenRequest]) -> t.CreatedT
 
 
 @route(operations.LIST_TOKENS)
-def list_tokens(
-    call: Call,
-    limit: PageLimit = MAX_PAGE,
-    after: TimedAfter = None,
-) -> list[t.Token]:
+def list_tokens(call: Call, given: Given[q.TimedPageQuery]) -> list[t.Token]:
     """Includes expired and revoked tokens. The newest is the last."""
-    cursor = parse_time_cursor(after)
+    cursor = parse_time_cursor(given.after)
     remaining = (
         token
         for token in context().tokens.all()
         if cursor is None or (token.created_at, token.id.upper()) > cursor[1:]
     )
-    page = call.take_page(remaining, limit, lambda item: (False, item.created_at, item.id.upper()))
+    page = call.take_page(
+        remaining, given.limit, lambda item: (False, item.created_at, item.id.upper())
+    )
     return [token_view(token) for token in page]
 
 

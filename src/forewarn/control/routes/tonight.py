@@ -2,62 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from litestar import Response
-from litestar.params import QueryParameter
 
 from forewarn.control.http.access.authorization import host_visible
 from forewarn.control.http.context import Call, context
-from forewarn.control.http.errors import (
-    encode_in_thread,
-    parse_enum,
-    parse_selector,
-    parse_time_or_age,
-)
+from forewarn.control.http.errors import encode_in_thread, parse_selector, parse_time_or_age
 from forewarn.control.http.operation import route
-from forewarn.control.http.parameters import ByGroup, ByHost, ByHostLabel, ByLabel, query_time
+from forewarn.control.http.parameters import Given
 from forewarn.control.operations import events as operations
 from forewarn.control.routes.calendar import upcoming
 from forewarn.control.routes.events import require_known, require_visible
-from forewarn.control.routes.overview import By, Sums, row_names
+from forewarn.control.routes.overview import HOSTS, row_names
+from forewarn.control.schema import queries as q
 from forewarn.control.views.tonight import Fleet, Period, tonight
 from forewarn.core.labels import labels_of, matches
 from forewarn.core.rollouts.outlook import outlook
 from forewarn.core.time import HOUR
-from forewarn.service.indexes.overview import OverviewBy
-
-MAX_HOURS = 31 * 24  # a calendar of more than a month is not a picture any more
 
 
 @route(operations.GET_TONIGHT)
-async def get_tonight(
-    call: Call,
-    by: By = "host",
-    sums: Sums = None,
-    from_: Annotated[
-        str | None,
-        query_time("When the time begins: a time, or an age; by default, now.", name="from"),
-    ] = None,
-    hours: Annotated[int, QueryParameter(ge=1, le=MAX_HOURS, description="Its length.")] = 24,
-    group: ByGroup = None,
-    host: ByHost = None,
-    label: ByLabel = None,
-    host_label: ByHostLabel = None,
-) -> Response[bytes]:
+async def get_tonight(call: Call, given: Given[q.TonightQuery]) -> Response[bytes]:
     """Announced events, what running rollouts are still to announce (as in the calendar), windows
     and blackouts, in the next 24 hours or another time. Events that start together are one
     disturbance; one that has not started begins as soon as its NotBefore and the windows allow. It
     names the groups that have not approved a disturbance, and the machines that were never shown
     it. `label` selects machines. A token that is limited to groups gets only what is about these,
     and no windows of others."""
+    group, host = given.group, given.host
     require_visible(call, group, None, host)
     require_known(group, None, host)
-    rows_are, selector = parse_enum(OverviewBy, "by", by), parse_selector(label) or ()
-    row_name, labels = row_names(call, rows_are, sums)
+    by_host, selector = given.by == HOSTS, parse_selector(given.label) or ()
+    row_name, labels = row_names(call, given.sums, by_host=by_host)
     platform, now = call.platform, call.platform.writer.now()
     index, sights = platform.machine_index, platform.poll_index
-    begins = parse_time_or_age("from", from_, now.at)
+    begins = parse_time_or_age("from", given.from_, now.at)
     begins = now.at if begins is None else begins
     groups = {g.name: g for g in index.groups() if call.sees(g.name) and group in (None, g.name)}
     events = [e for e in platform.active() if not e.unannounced and e.group in groups]
@@ -65,7 +43,7 @@ async def get_tonight(
     configurations = () if call.limited else now.configurations
     decides = context().decides
     on_hosts: set[str] | None = None
-    if (hosts_of := parse_selector(host_label)) is not None:
+    if (hosts_of := parse_selector(given.host_label)) is not None:
         found = call.hosts.hosts(hosts_of)
         on_hosts = {each.name for each in found if host_visible(call, each.name)}
 
@@ -78,7 +56,7 @@ async def get_tonight(
                     continue
                 if host in (None, on) and matches(selector, labels_of(each, machine)):
                     group_of[name], host_of[name] = each.name, on
-                    row_of[name] = row_name(on if rows_are is OverviewBy.HOST else each.name)
+                    row_of[name] = row_name(on if by_host else each.name)
         fleet = Fleet(
             groups=groups,
             group_of=group_of,
@@ -88,7 +66,7 @@ async def get_tonight(
             if decides
             else None,
         )
-        period = Period(begins, begins + hours * HOUR)
+        period = Period(begins, begins + given.hours * HOUR)
         planned = [
             steps
             for rollout, steps_of in remaining

@@ -8,8 +8,9 @@ from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import RefusedError, unwrap
 from forewarn.control.http.operation import route
-from forewarn.control.http.parameters import ByEvent, ByMachine
+from forewarn.control.http.parameters import Given
 from forewarn.control.operations import verdict as operations
+from forewarn.control.schema import queries as q
 from forewarn.core.refusal import conflict
 from forewarn.verdict.observer import Observer
 from forewarn.verdict.verdict import Verdict
@@ -21,9 +22,9 @@ NOT_OBSERVING = (
 
 
 @route(operations.GET_VERDICT)
-async def get_verdict(call: Call, machine: ByMachine = None, event: ByEvent = None) -> Verdict:
+async def get_verdict(call: Call, given: Given[q.VerdictQuery]) -> Verdict:
     """The verdict up to now, on all clients, or only on one machine or about one event."""
-    verdict = _observer().verdict()
+    verdict, machine, event = _observer().verdict(), given.machine, given.event
     if machine is not None:
         authorization.require_machines(call, machine)
         machine_index = context().platform.machine_index

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
@@ -14,13 +13,6 @@ from forewarn.store.port import Commit, Store
 # When it may start, the joint maintenance that it is part of (or its own id), and its id: events
 # that start together are next to each other.
 StartKey: TypeAlias = tuple[Time, str, str]
-
-
-class EventOrder(enum.Enum):
-    """The time by which a list of active events is ordered."""
-
-    RAISED_AT = "raised_at"
-    NOT_BEFORE = "not_before"
 
 
 def start_key(event: Event) -> StartKey:

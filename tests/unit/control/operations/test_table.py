@@ -33,6 +33,8 @@ def test_a_handler_takes_and_returns_what_its_operation_declares(call: str) -> N
     signature = handler.parsed_fn_signature
     body = signature.parameters.get("data")
     assert (None if body is None else _plain(body.annotation)) == operation.takes
+    given = signature.parameters.get("given")
+    assert (None if given is None else given.annotation) == operation.query
     names = [
         name
         for name, field in signature.parameters.items()

@@ -183,11 +183,11 @@ def test_the_first_token_has_to_be_an_admins(service: Service, role: Role) -> No
         ({"limit": Limit(labels=parse("tier=web"))}, "cannot be limited"),
         ({"role": Role.VIEWER, "limit": Limit(groups=("g",) * 101)}, "at most 100 groups"),
         ({"role": Role.VIEWER, "limit": Limit(groups=("",))}, "name of a group"),
-        ({"lasts": 0}, "within 3650 d"),
-        ({"lasts": -MINUTE}, "within 3650 d"),
-        ({"lasts": 3_651 * DAY}, "within 3650 d"),
+        ({"expires_in": 0}, "within 3650 d"),
+        ({"expires_in": -MINUTE}, "within 3650 d"),
+        ({"expires_in": 3_651 * DAY}, "within 3650 d"),
         ({"expires_at": 1}, "within 3650 d"),
-        ({"lasts": DAY, "expires_at": 1}, "not both"),
+        ({"expires_in": DAY, "expires_at": 1}, "not both"),
     ],
 )
 def test_an_invalid_token_is_refused_and_changes_nothing(

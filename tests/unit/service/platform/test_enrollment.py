@@ -306,12 +306,12 @@ def test_requests_for_tokens_that_make_no_sense_are_refused(tmp_path: Path) -> N
         label = parse_labels("rack=r1")
         wrong: list[dict[str, Any]] = [
             {},
-            {"host": "h1", "selector": label, "hosts": 1},
-            {"selector": label},
+            {"host": "h1", "label": label, "hosts": 1},
+            {"label": label},
             {"host": "h1", "hosts": 2},
-            {"selector": label, "hosts": -1},
-            {"host": "h1", "lasts": MINUTE - 1},
-            {"host": "h1", "lasts": 24 * 365 * HOUR},
+            {"label": label, "hosts": -1},
+            {"host": "h1", "expires_in": MINUTE - 1},
+            {"host": "h1", "expires_in": 24 * 365 * HOUR},
         ]
         for wanted in wrong:
             assert reason(await control.create(**wanted)) is Reason.INVALID

@@ -1,8 +1,9 @@
-"""The enumerations that the types of the control API refer to by name.
+"""The enumerations and patterns that the types of the control API refer to by name.
 
 The types of `schema` are shared with the client, which imports neither the service nor the core.
-They name an enumeration (`documented(enum="EventType")`), which is filled in here for the
-document.
+They name an enumeration (`documented(enum="EventType")`) or a pattern, which are filled in here:
+for parameters, whose values are compared with them, and for the OpenAPI document. Patterns are only
+documented; schemathesis compares them with what is accepted.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from forewarn.control.http.orders import GroupOrder, HostOrder, MachineOrder
+from forewarn.control.http.paging import STARTS, TIMED
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.events import (
     EventType,
     Source,
     Status,
 )
-from forewarn.core.fleet import GroupKind, Health, OverWhen
+from forewarn.core.fleet import GroupKind, Health, OverWhen, Placement
+from forewarn.core.history import RecordKind
+from forewarn.core.labels import MAX_TERMS
 from forewarn.core.rollouts.model import (
     EVACUATE_WORK_RETURN,
     LIVE_MIGRATION,
@@ -29,7 +32,6 @@ from forewarn.core.rollouts.model import (
 from forewarn.core.rollouts.progress import StepState, WaitKind
 from forewarn.service.faults import kinds, model, validate
 from forewarn.service.indexes.coverage import COVERAGES, Coverage
-from forewarn.service.indexes.events import EventOrder
 from forewarn.service.indexes.overview import OverviewBy, RowOrder, RowState
 from forewarn.service.indexes.sightings import DifferenceKind
 from forewarn.service.platform.explain import AdviceKind
@@ -49,13 +51,10 @@ VALUES: Mapping[str, Any] = {
     "EventType": values(EventType),
     "RolloutKind": [*values(EventType), LIVE_MIGRATION, EVACUATE_WORK_RETURN],
     "Status": values(Status),
-    "EventOrder": values(EventOrder),
-    "HostOrder": values(HostOrder),
-    "GroupOrder": values(GroupOrder),
-    "MachineOrder": values(MachineOrder),
     "Source": values(Source),
     "GroupKind": values(GroupKind),
     "OverWhen": values(OverWhen),
+    "Placement": values(Placement),
     "Health": values(Health),
     "OverviewBy": values(OverviewBy),
     "RowOrder": values(RowOrder),
@@ -80,12 +79,32 @@ VALUES: Mapping[str, Any] = {
     "FaultMethod": ["", *validate.METHODS],
 }
 
+_NAME = r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?"
+_VALUE = r"([A-Za-z0-9]([A-Za-z0-9._/:@+-]{0,61}[A-Za-z0-9])?)?"
+_TERM = rf"({_NAME}\s*!?=\s*{_VALUE}|!?\s*{_NAME})"
+_DAYS = r"(000[1-9]|[1-9][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"
+_TIME = rf"{_DAYS}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{{1,6}})?Z"
+_WHAT = "|".join(what.value for what in RecordKind)
+ID = r"^[0-9A-Fa-f-]{1,36}$"
+PATTERNS: Mapping[str, str] = {
+    "Id": ID,
+    "Mark": r"^([0-9]{1,18})-([0-9]{1,18})$",
+    "Selector": rf"^\s*({_TERM}(\s*,\s*{_TERM}){{0,{MAX_TERMS - 1}}})?\s*$",
+    "Timed": TIMED,
+    "TimedOrStart": f"{TIMED}|{STARTS}",
+    "Whats": rf"^(({_WHAT})(,({_WHAT})){{0,20}})?$",
+    "When": rf"^({_TIME}|([0-9]{{1,4}}[dhms]){{1,5}}|[0-9]{{1,9}}(\.[0-9]{{1,9}})?)$",
+}
+
 
 def resolved(schema: Any) -> Any:
-    """Return the schema with every name of an enumeration replaced by its values."""
+    """Return the schema with names of enumerations and patterns replaced by what they name."""
+    named = {"enum": VALUES, "pattern": PATTERNS}
     if isinstance(schema, dict):
         return {
-            key: VALUES[value] if key == "enum" and isinstance(value, str) else resolved(value)
+            key: named[key].get(value, value)
+            if key in named and isinstance(value, str)
+            else resolved(value)
             for key, value in schema.items()
         }
     return [resolved(item) for item in schema] if isinstance(schema, list) else schema
