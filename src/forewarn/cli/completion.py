@@ -144,6 +144,7 @@ tokens = of_service(_tokens)
 notifications = of_service(_notifications)
 machine_labels = of_service(lambda client: _labels(m.labels for m in client.machines()))
 host_labels = of_service(lambda client: _labels(host.labels for host in client.hosts()))
+lanes = of_service(lambda client: [*_hosts(client), *_groups(client)])
 control_nodes = of_service(lambda client: [(n.name, n.role) for n in client.control_nodes()])
 
 # By the collection in the path of an operation: what its argument is, and how it is completed.
@@ -264,6 +265,7 @@ NAMED: Mapping[str, Complete | CompleteWord] = {
     "machine": machines,
     "group": groups,
     "host": hosts,
+    "lane": lanes,
     "label": machine_labels,
     "host_label": host_labels,
     "rollout": rollouts,
@@ -302,6 +304,7 @@ def values_of(enumeration: str) -> Sequence[str] | None:
             *(EventType, Status, Source, Health, GroupKind, OverWhen, Placement, Conflicts, WorkBy),
         )
     }
+    values["FailureType"] = kept
     values["RolloutKind"] = [*kept, LIVE_MIGRATION, EVACUATE_WORK_RETURN]
     values["MaintenanceMode"] = [*of_hosts, LIVE_MIGRATION]
     values["PauseAfter"] = ["nothing", "canary", "waves"]

@@ -38,43 +38,46 @@ def converted(options: Sequence[Option], given: Mapping[str, Any]) -> Fields:
 
 
 def options_of(operation: Operation[Any], defaults: Mapping[str, str]) -> Iterator[Option]:
-    """Yield an option for each parameter, and for each field of the request. Those that are not
-    given are left out. `defaults` are those of the command."""
-    for parameter in _fields(operation.query):
-        if parameter.encode_name not in PAGING:
-            yield _parameter(operation, parameter)
-    fields = _fields(operation.takes)
-    described = {field.name: _described(field.type) for field in fields}
-    names_of = {
-        name: operation.options.get(name) or _singular(name, described[name].type)
-        for name in described
-    }
-    for field in fields:
-        kind, text, values = described[field.name]
-        for other, name in names_of.items():
-            text = text.replace(f"`{other}`", f"--{name.replace('_', '-')}")
+    """Yield an option for each parameter, and an option or argument for each field of the request.
+    Those that are not given are left out. `defaults` are those of the command."""
+    for field in _fields(operation.query):
+        if field.encode_name not in PAGING:
+            yield _option(operation, field, _described(field.type), None, of_query=True)
+    fields = {field.name: field for field in _fields(operation.takes)}
+    names = {f"`{name}`": _typed(operation, field) for name, field in fields.items()}
+    for field in fields.values():
+        kind, text, values = _described(field.type)
+        for other, name in names.items():
+            text = text.replace(other, name)
         text = text.replace("null:", "'none':" if _can_be_cleared(field) else "default:")
-        complete = completion.of_option(operation.path, names_of[field.name], values)
-        default = defaults.get(field.name)
-        described_here = _Described(kind, _plain(text), values)
-        yield _option(field, names_of[field.name], described_here, complete, default)
+        default = defaults.get(field.name) or operation.defaults.get(field.name)
+        yield _option(operation, field, _Described(kind, text, values), default)
 
 
 def _option(
-    field: msgspec.inspect.Field, name: str, described: _Described, complete: Any, default: Any
+    operation: Operation[Any],
+    field: msgspec.inspect.Field,
+    described: _Described,
+    default: Any,
+    *,
+    of_query: bool = False,
 ) -> Option:
+    """Return the option of a field, or of a parameter, for which the service has a default."""
     kind, help, values = described
+    name, opposite = _names(operation, field)
+    complete: Any = completion.of_option(operation.path, name, values)
     if values is not None and not all(value in help for value in values):
         help = f"{help.removesuffix('.')} ({either_of(values)})."
-    option = f"--{name.replace('_', '-')}"
+    option = _typed(operation, field)
     taken: Any = str | None
-    metavar: str | None = None
+    metavar = "|".join(values) if values is not None and len(values) == 2 else None
     convert: Callable[[Any], Any] = _unchanged
     match kind:
         case msgspec.inspect.BoolType() if field.default is False:
             taken, complete, default = bool, None, False
         case msgspec.inspect.BoolType():
-            taken, complete, option = bool | None, None, f"{option}/--no-{option.strip('-')}"
+            taken, complete, option = bool | None, None, f"{option}/--{opposite.replace('_', '-')}"
+            help = f"{help.partition('; false')[0].removesuffix('.')}."
         case msgspec.inspect.IntType() if _can_be_cleared(field):
             convert = partial(_count, option)
         case msgspec.inspect.IntType():
@@ -91,20 +94,38 @@ def _option(
         case msgspec.inspect.ListType(item_type=item) if of := _described(item).values:
             complete, convert = completion.some_of(*of, "none"), _separated
             help = f"{help.removesuffix('.')} ({either_of(of)}); separated by commas."
-        case msgspec.inspect.ListType() if name.endswith("s"):
+        case msgspec.inspect.ListType() if name.endswith("s") and not field.required:
             convert = _separated
-        case msgspec.inspect.ListType():
-            taken, help = list[str] | None, f"{help} Repeatable."
-    if convert is _unchanged and isinstance(field.default, str | int | float):
+        case msgspec.inspect.ListType(item_type=item):
+            item, _, _ = _described(item)
+            taken = list[int] if isinstance(item, msgspec.inspect.IntType) else list[str]
+            if isinstance(item, msgspec.inspect.FloatType):
+                convert, metavar = partial(_durations, option), DURATION
+                help = help.replace(", in seconds", "")
+            taken, help = taken | None, f"{help} Repeatable."
+    if convert is _unchanged and not of_query and isinstance(field.default, str | int | float):
         default = default or field.default or default
     if _can_be_cleared(field) and taken != bool | None:
         none: Any = [] if isinstance(kind, msgspec.inspect.ListType) else None
         convert = partial(_cleared, none, convert)
     if field.required and default is None:
-        taken, default = str, Parameter.empty
-    declared = typer.Option(option, help=help, metavar=metavar, autocompletion=complete)
-    parameter = keyword(name, Annotated[taken, declared], default)
-    return Option(field.name, parameter, convert)
+        taken, default = list[str] if taken == list[str] | None else str, Parameter.empty
+    help = help.replace("`", "'")
+    declared: Any = typer.Option(option, help=help, metavar=metavar, autocompletion=complete)
+    if field.name in operation.arguments:
+        help = help.removesuffix(" Repeatable.")
+        declared = typer.Argument(help=help, metavar=metavar, autocompletion=complete)
+    return Option(field.encode_name, keyword(name, Annotated[taken, declared], default), convert)
+
+
+def _names(operation: Operation[Any], field: msgspec.inspect.Field) -> tuple[str, str]:
+    """Return the name of the option of a field, and that of its opposite if it is a flag. A list is
+    given with an option that can be repeated."""
+    name, _, opposite = operation.options.get(field.encode_name, "").partition("/")
+    if not name:
+        several = isinstance(_described(field.type).type, msgspec.inspect.ListType)
+        name = field.encode_name.removesuffix("s") if several else field.encode_name
+    return name, opposite or f"no_{name}"
 
 
 def _can_be_cleared(field: msgspec.inspect.Field) -> bool:
@@ -113,34 +134,15 @@ def _can_be_cleared(field: msgspec.inspect.Field) -> bool:
     return not field.required and all(default is msgspec.NODEFAULT for default in defaults)
 
 
-def _parameter(operation: Operation[Any], field: msgspec.inspect.Field) -> Option:
-    """Return the option of a parameter. If it is not given, the service has a default."""
-    kind, help, values = _described(field.type)
-    name, slash, other = operation.options.get(field.encode_name, field.encode_name).partition("/")
-    option = f"--{name}/--{other}".replace("_", "-") if slash else f"--{name}".replace("_", "-")
-    complete = None if slash else completion.of_option(operation.path, name, values)
-    taken: Any = {msgspec.inspect.BoolType: bool, msgspec.inspect.IntType: int}.get(type(kind), str)
-    default = False if field.default is False else None
-    if slash:
-        help = f"{help.partition('; false:')[0].removesuffix('.')}."
-    metavar = "|".join(values) if values is not None and len(values) == 2 else None
-    declared = typer.Option(option, help=_plain(help), metavar=metavar, autocompletion=complete)
-    taken = taken | None if default is None else taken
-    return Option(field.encode_name, keyword(name, Annotated[taken, declared], default), _unchanged)
+def _typed(operation: Operation[Any], field: msgspec.inspect.Field) -> str:
+    """Return how a field is called on the command line."""
+    if field.name not in operation.arguments:
+        return f"--{_names(operation, field)[0].replace('_', '-')}"
+    return DURATION if _described(field.type).text.startswith(SECONDS) else field.name.upper()
 
 
 def _fields(shape: Any) -> Sequence[msgspec.inspect.Field]:
     return () if shape is None else msgspec.inspect.type_info(shape).fields  # type: ignore[attr-defined]
-
-
-def _plain(help: str) -> str:
-    """Return a description without the marks of code."""
-    return help.replace("`", "'")
-
-
-def _singular(name: str, kind: msgspec.inspect.Type) -> str:
-    """Return the name of the option of a field: a list is given with one that can be repeated."""
-    return name.removesuffix("s") if isinstance(kind, msgspec.inspect.ListType) else name
 
 
 class _Described(NamedTuple):
@@ -169,6 +171,10 @@ def _unchanged(value: Any) -> Any:
 
 def _separated(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part]
+
+
+def _durations(option: str, texts: Sequence[str]) -> list[float]:
+    return [parsed_seconds(option, text) for text in texts]
 
 
 def _count(option: str, text: str) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, TypeAlias
@@ -20,7 +20,7 @@ import typer
 from forewarn.cli import completion
 from forewarn.cli.confirm import Yes, accepts_yes, confirm
 from forewarn.cli.event_output import print_outcome, print_outcomes
-from forewarn.cli.options import converted, keyword, options_of
+from forewarn.cli.options import Fields, converted, keyword, options_of
 from forewarn.cli.output import (
     Json,
     Table,
@@ -35,6 +35,7 @@ from forewarn.cli.output import (
 from forewarn.control.client.client import ControlClient
 from forewarn.control.operations.operation import Operation
 from forewarn.control.schema import core as s
+from forewarn.support.text import either_of
 
 # What a command is about to do to what its argument names; empty: there is nothing to confirm.
 Concern: TypeAlias = Callable[..., str]  # of the client, the argument and the request
@@ -48,6 +49,7 @@ def add_commands(
     *,
     prints: Mapping[Operation[Any], Print] | None = None,
     concerns: Mapping[Operation[Any], Concern] | None = None,
+    calls: Mapping[Operation[Any], Callable[..., Any]] | None = None,
 ) -> None:
     """Add the commands of a group that have no function of their own, and list all of them in the
     order of the table."""
@@ -59,7 +61,10 @@ def add_commands(
         order.setdefault(name, len(order))
         if operation.help:
             command = _command(
-                operation, (prints or {}).get(operation), (concerns or {}).get(operation)
+                operation,
+                (prints or {}).get(operation),
+                (concerns or {}).get(operation),
+                (calls or {}).get(operation),
             )
             app.command(name, help=operation.help)(command)
 
@@ -96,29 +101,33 @@ def takes(
 
 
 def _command(
-    operation: Operation[Any], printer: Print | None, concern: Concern | None
+    operation: Operation[Any],
+    printer: Print | None,
+    concern: Concern | None,
+    carry_out: Callable[..., Any] | None,
 ) -> Callable[..., None]:
     """Return the function of a command."""
     arguments = list(_arguments(operation.path))
     options = list(options_of(operation, {}))
     exclusive = _exclusive(operation.takes)
+    taken = () if operation.takes is None else operation.takes.__struct_fields__
 
     def call(*, json: bool, url: str | None, yes: bool = False, **given: Any) -> None:
         if exclusive and sum(given[name] is not None for name in exclusive) != 1:
-            raise typer.BadParameter(f"pass either --{' or --'.join(exclusive)}")
+            names = [n.upper() if n in operation.arguments else f"--{n}" for n in exclusive]
+            raise typer.BadParameter(f"pass either {either_of(names)}")
         values = [given[argument.name] for argument in arguments]
-        query: dict[str, Any] = {}
-        if operation.takes is None:
-            query = converted(options, given)
-        else:
-            values.append(operation.takes(**converted(options, given)))
+        query = converted(options, given)
+        if operation.takes is not None:
+            fields = {name: query.pop(name) for name in taken if name in query}
+            values.append(operation.takes(**fields))
         with service(url) as client:
-            if concern is not None and not yes and (about := concern(client, *values)):
+            if concern is not None and not yes and (about := concern(client, *values, **query)):
                 confirm(about)
-            if operation.paged:
-                result = list(client.pages(operation, *values, **query))
+            if carry_out is not None:
+                result = carry_out(client, *values)
             else:
-                result = client.call(operation, *values, **query)
+                result = _called(client, operation, values, query)
             if json:
                 print_json(result)
             elif isinstance(printer, Table):
@@ -139,6 +148,16 @@ def _command(
     call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return accepts_yes(call) if operation.changes and concern is None else call
+
+
+def _called(
+    client: ControlClient, operation: Operation[Any], values: Sequence[Any], query: Fields
+) -> Any:
+    if operation.one is not None and len(machines := values[-1].machines) == 1:
+        return client.call(operation.one, *machines)
+    if operation.paged:
+        return list(client.pages(operation, *values, **query))
+    return client.call(operation, *values, **query)
 
 
 def _print(result: Any, done: str, client: ControlClient) -> None:

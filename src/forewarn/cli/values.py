@@ -10,6 +10,7 @@ import enum
 import os
 from collections.abc import Callable
 from datetime import datetime
+from math import isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, get_args
 
@@ -83,9 +84,12 @@ def _whole_number(text: str) -> int:
 
 def _number(text: str) -> float:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
-        raise ValueError(f"'{text}' is not a number") from None
+        number = nan
+    if not isfinite(number):
+        raise ValueError(f"'{text}' is not a number")
+    return number
 
 
 def _path(text: str) -> Path:

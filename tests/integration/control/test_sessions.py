@@ -205,7 +205,7 @@ def test_a_stream_ends_with_its_session(
     service: Service, admin: Api, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feed, "KEEP_ALIVE", 0.05)
-    lasts = {"lasts": 3_600_000_000} if end == "token expired" else {}
+    lasts = {"expires_in": 3_600_000_000} if end == "token expired" else {}
     bob = api_with_token(service, "bob", Role.VIEWER, **lasts)
     browser, other = Browser(service, bob), Browser(service, admin)
     with following(browser) as stream, following(other) as others:

@@ -192,9 +192,9 @@ def test_a_rollout_over_many_hosts_is_one_screen_and_drills_down() -> None:
         assert len(explained.splitlines()) < 25
         assert "- event: h3: " in typed(service, "explain", id, "--host", "h3").stdout
         assert len(reported(service, "show", id, "--state", "waiting")) == 35
-        assert typed(service, "skip", id, "--host", "h59", "--reason", "old").exit_code == 0
+        assert typed(service, "skip", id, "--lane", "h59", "--reason", "old").exit_code == 0
         assert reported(service, "show", id, "--host", "h59")[0]["state"] == "skipped"
-        assert typed(service, "skip", id).exit_code == 2
+        assert typed(service, "skip", id).exit_code == 1
 
 
 def test_an_unknown_rollout_is_refused_by_every_verb(service: Service) -> None:

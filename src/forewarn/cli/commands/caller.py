@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import typer
 
-from forewarn.cli.output import (
-    Json,
-    Table,
-    Url,
-    print_clock,
-    print_items,
-    print_json,
-    service,
-)
+from forewarn.cli.output import Table, print_clock, print_items
+from forewarn.cli.plain import add_commands
+from forewarn.control.client.client import ControlClient
+from forewarn.control.operations import machines as operations
 from forewarn.control.schema import core as s
 
 app = typer.Typer(no_args_is_help=True)
@@ -37,16 +34,10 @@ CALLERS = Table(
 )
 
 
-@app.command("list")
-def list_(json: Json = False, url: Url = None) -> None:
-    """List addresses that call the metadata endpoint but belong to no machine."""
-    with service(url) as client:
-        callers = sorted(client.unknown_callers(), key=lambda c: c.last, reverse=True)
-        if json:
-            print_json(callers)
-            return
-        print_items(CALLERS, callers)
-        print_clock(client)
+def _print_callers(callers: list[s.UnknownCaller], client: ControlClient) -> None:
+    latest_first = sorted(callers, key=attrgetter("last"), reverse=True)
+    print_items(CALLERS, latest_first)
+    print_clock(client)
 
 
 def _machine(caller: s.UnknownCaller) -> str:
@@ -54,3 +45,6 @@ def _machine(caller: s.UnknownCaller) -> str:
         return ""
     state = f"known to be on {caller.known_host}" if caller.known_host else "gone"
     return f"{caller.machine} ({state})"
+
+
+add_commands(app, "caller", operations, prints={operations.LIST_UNKNOWN_CALLERS: _print_callers})

@@ -4,7 +4,6 @@ service does not trust."""
 from __future__ import annotations
 
 import asyncio
-from math import isfinite
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +15,6 @@ from forewarn.cli.output import (
     Json,
     Url,
     fail,
-    parsed,
     print_fields,
     print_json,
     print_notes,
@@ -28,75 +26,9 @@ from forewarn.cli.values import StateOption
 from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import service as operations
 from forewarn.control.schema import core as s
-from forewarn.core.time import SECOND
 from forewarn.support.instants import to_datetime
-from forewarn.support.text import parse_duration
 
 app = typer.Typer(no_args_is_help=True)
-
-By = Annotated[str, typer.Argument(help="Duration, e.g. 15m.")]
-
-
-@app.command()
-@accepts_yes
-def advance(by: By, json: Json = False, url: Url = None) -> None:
-    """Advance a virtual clock, and return when everything that is due has been carried out."""
-    duration = parsed(parse_duration, by, "DURATION")
-    with service(url) as client:
-        _show(client.advance(s.AdvanceRequest(by=duration / SECOND)), json, client)
-
-
-@app.command()
-@accepts_yes
-def play(
-    by: By,
-    timeout: Annotated[
-        str, typer.Option(help="Real time for which a machine that polls is waited for.")
-    ] = "5s",
-    react: Annotated[
-        str,
-        typer.Option(
-            help="Real time that a machine gets for each of its own events, to approve it or"
-            " to report that it is ready."
-        ),
-    ] = "1s",
-    stop_before: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="When clients act on their events, as the time before NotBefore: the clock also"
-            " stops there, and gives them time to react. Can be repeated.",
-        ),
-    ] = None,
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """Advance a virtual clock, and wait at every change until all clients have seen it."""
-    request = s.PlayRequest(
-        by=parsed(parse_duration, by, "DURATION") / SECOND,
-        timeout=parsed(parse_duration, timeout, "--timeout") / SECOND,
-        reaction_time=parsed(parse_duration, react, "--react") / SECOND,
-        stop_before=[
-            parsed(parse_duration, moment, "--stop-before") / SECOND for moment in stop_before or ()
-        ],
-    )
-    with service(url) as client:
-        _show(client.play(request), json, client)
-
-
-@app.command()
-@accepts_yes
-def resume(
-    speed: Annotated[float, typer.Option(help="Virtual seconds per real second.")] = 1.0,
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """Let a virtual clock run by itself; it waits for clients as 'play' does."""
-    if not isfinite(speed):
-        raise typer.BadParameter(
-            f"invalid speed {speed:g}; pass a positive number", param_hint="--speed"
-        )
-    with service(url) as client:
-        _show(client.call(operations.RESUME_CLOCK, s.ResumeClockRequest(speed=speed)), json, client)
 
 
 @app.command()
@@ -116,7 +48,10 @@ def accept(
     with service(url) as client:
         accepted = client.call(operations.ACCEPT_CLOCK)
     print_notes(accepted.notes)
-    _show(accepted, json, client)
+    if json:
+        print_json(accepted)
+    else:
+        _print_clock(accepted, client)
 
 
 def _accept_offline(state: StateOption, url: str | None, json: bool) -> None:
@@ -148,13 +83,6 @@ def _accept_offline(state: StateOption, url: str | None, json: bool) -> None:
     print_fields([("now", time_text(now)), ("before", time_text(before))])
 
 
-def _show(clock: s.Clock, json: bool, client: ControlClient) -> None:
-    if json:
-        print_json(clock)
-    else:
-        _print_clock(clock, client)
-
-
 def _print_clock(clock: s.Clock, _client: ControlClient) -> None:
     print_fields(
         [
@@ -180,5 +108,15 @@ add_commands(
     app,
     "clock",
     operations,
-    prints={operations.GET_CLOCK: _print_clock, operations.PAUSE_CLOCK: _print_clock},
+    prints={
+        operations.GET_CLOCK: _print_clock,
+        operations.ADVANCE_CLOCK: _print_clock,
+        operations.PLAY_CLOCK: _print_clock,
+        operations.RESUME_CLOCK: _print_clock,
+        operations.PAUSE_CLOCK: _print_clock,
+    },
+    calls={
+        operations.ADVANCE_CLOCK: ControlClient.advance,
+        operations.PLAY_CLOCK: ControlClient.play,
+    },
 )

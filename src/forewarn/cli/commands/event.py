@@ -3,7 +3,6 @@ abandon."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated
 
@@ -11,7 +10,7 @@ import msgspec
 import typer
 
 from forewarn.cli import completion
-from forewarn.cli.confirm import Yes, accepts_yes, confirm
+from forewarn.cli.confirm import Yes, confirm
 from forewarn.cli.event_output import (
     print_event,
     print_events,
@@ -35,9 +34,9 @@ from forewarn.cli.plain import add_commands, takes
 from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import events as operations
 from forewarn.control.schema import core as s
-from forewarn.core.events import EventType, TypeTraits, types_that
+from forewarn.core.events import EventType
 from forewarn.core.time import SECOND
-from forewarn.support.text import counted, either_of, in_words, listing
+from forewarn.support.text import counted, in_words, listing
 from forewarn.wire.versions import TYPE_NAMES
 
 # What an operator can do about an event, by the kind of the advice.
@@ -61,44 +60,10 @@ app = typer.Typer(no_args_is_help=True)
 TYPES = ", ".join(type.value for type in EventType)
 
 
-def type_names(trait: Callable[[TypeTraits], bool]) -> list[str]:
-    """Return the names of the event types with a trait."""
-    return [type.value for type in types_that(trait)]
-
-
-_FAILURE_TYPES = type_names(lambda traits: not traits.deletes)
-FailureType = Annotated[
-    str,
-    typer.Option(
-        help=f"Event type: {either_of(_FAILURE_TYPES)}.",
-        autocompletion=completion.one_of(*_FAILURE_TYPES),
-    ),
-]
-
-
 def _id(text: str) -> str:
     if not text.strip():
         raise typer.BadParameter("pass the ID of an event, or a prefix of it")
     return text
-
-
-IgnoreWindows = Annotated[
-    bool,
-    typer.Option(
-        "--ignore-windows", help="Let it start outside maintenance windows and during blackouts."
-    ),
-]
-Id = Annotated[
-    str,
-    typer.Argument(
-        callback=_id,
-        help="ID of the event, or a prefix of it.",
-        autocompletion=completion.events,
-    ),
-]
-Ticket = Annotated[
-    str, typer.Option(help="Reference for operators, e.g. a change request. Guests do not see it.")
-]
 
 
 @app.command("list")
@@ -177,24 +142,12 @@ def schedule(
         print_outcome(client.schedule(request), json, client)
 
 
-@app.command()
-def approve(
-    id: Id,
-    ignore_windows: IgnoreWindows = False,
-    yes: Yes = False,
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """Approve an event as an operator, so that it can start before its notice has passed."""
-    with service(url) as client:
-        if not yes:
-            event = client.event(id)
-            broken = [_shortened(event, client.status().clock.now)]
-            if ignore_windows and event.status == "Scheduled":
-                broken.append(f"{_described(event)} {WOULD_IGNORE_WINDOWS}")
-            if promises := "; ".join(filter(None, broken)):
-                confirm(promises)
-        print_outcome(client.approve(id, ignore_windows=ignore_windows), json, client)
+def _approval(client: ControlClient, id: str, *, ignore_windows: bool) -> str:
+    event = client.event(id)
+    broken = [_shortened(event, client.status().clock.now)]
+    if ignore_windows and event.status == "Scheduled":
+        broken.append(f"{_described(event)} {WOULD_IGNORE_WINDOWS}")
+    return "; ".join(filter(None, broken))
 
 
 def _shortened(event: s.Event, now: datetime) -> str:
@@ -212,26 +165,6 @@ def _described(event: s.Event) -> str:
     """Return which event a command is about, for a confirmation."""
     host = f" (maintenance of host {event.host})" if event.host else ""
     return f"{event.type} of {listing(event.machines)} in group {event.group}{host}"
-
-
-@app.command()
-@accepts_yes
-def ready(
-    id: Id,
-    machine: Annotated[
-        str, typer.Argument(help="Name of the machine.", autocompletion=completion.machines)
-    ],
-    note: Annotated[str, typer.Option(help="Note for the history.")] = "",
-    withdraw: Annotated[
-        bool, typer.Option("--withdraw", help="Report that the machine is not ready after all.")
-    ] = False,
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """Report that a machine is ready for an event, if it does not report that itself."""
-    request = s.ReadyRequest(machine=machine, ready=not withdraw, note=note)
-    with service(url) as client:
-        print_outcome(client.report_ready(id, request), json, client)
 
 
 @app.command()
@@ -354,4 +287,5 @@ add_commands(
     "event",
     operations,
     prints={operations.GET_EVENT: _print_details, operations.EXPLAIN_EVENT: _print_course},
+    concerns={operations.APPROVE_EVENT: _approval},
 )

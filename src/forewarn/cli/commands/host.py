@@ -3,19 +3,15 @@ return, without-node, enroll, revoke."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated
 
 import typer
 
 from forewarn.cli import completion
-from forewarn.cli.commands.event import (
-    WOULD_IGNORE_WINDOWS,
-    FailureType,
-    type_names,
-)
-from forewarn.cli.confirm import Yes, accepts_yes, confirm
-from forewarn.cli.event_output import print_holds, print_outcomes
+from forewarn.cli.commands.event import WOULD_IGNORE_WINDOWS
+from forewarn.cli.confirm import accepts_yes
+from forewarn.cli.event_output import print_holds
 from forewarn.cli.options import Fields
 from forewarn.cli.output import (
     Json,
@@ -33,13 +29,10 @@ from forewarn.cli.plain import add_commands, takes
 from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import hosts as operations
 from forewarn.control.schema import core as s
-from forewarn.core.events import FAILURE_TYPE, EventType
+from forewarn.core.events import FAILURE_TYPE
 from forewarn.support.text import counted, listing
 
 app = typer.Typer(no_args_is_help=True)
-HOST_TYPES = type_names(lambda traits: traits.host_maintenance)
-Name = Annotated[str, typer.Argument(help="Name of the host.", autocompletion=completion.hosts)]
-Note = Annotated[str, typer.Option(help="Note for the history.")]
 
 
 def _node_text(node: s.HostNode | None) -> str:
@@ -104,47 +97,6 @@ def _print_host(host: s.Host, client: ControlClient) -> None:
 
 
 @app.command()
-@takes(operations.MAINTAIN_HOST, mode=EventType.FREEZE.value)
-def maintain(
-    name: Name, fields: Fields, yes: Yes = False, json: Json = False, url: Url = None
-) -> None:
-    """Maintain a host: the maintenance is announced to every group on it, and carried out once."""
-    request = s.MaintainRequest(**fields)
-    with service(url) as client:
-        if request.ignore_windows and not yes:
-            confirm(_ignoring_windows(client, "maintenance", name))
-        print_outcomes(client.maintain_host(name, request), json, client)
-
-
-def _ignoring_windows(client: ControlClient, what: str, name: str) -> str:
-    machines = listing(client.host(name).machines)
-    return f"{what} of host {name} (machines {machines}) {WOULD_IGNORE_WINDOWS}"
-
-
-@app.command()
-def fail(
-    name: Name,
-    type: FailureType = FAILURE_TYPE.value,
-    note: Note = "",
-    yes: Yes = False,
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """Report a sudden failure: every machine on the host is moved to another one at once, without
-    notice."""
-    with service(url) as client:
-        if not yes:
-            machines = client.host(name).machines
-            named = f": {listing(machines)}" if machines else ""
-            confirm(
-                f"host {name} would be reported as failed: a {type} of"
-                f" {counted(len(machines), 'machine')} starts at once, without notice{named}",
-            )
-        request = s.FailRequest(type=type, note=note)
-        print_outcomes(client.fail_host(name, request), json, client)
-
-
-@app.command()
 @accepts_yes
 @takes(operations.ENROLL_HOSTS, without=("host",))
 def enroll(
@@ -194,8 +146,25 @@ def _print_explanation(explanation: s.HostExplanation, client: ControlClient) ->
     print_clock(client)
 
 
-def _degradation(client: ControlClient, name: str, request: s.DegradeRequest) -> str:
-    return _ignoring_windows(client, "emptying", name) if request.ignore_windows else ""
+def _ignoring_windows(what: str) -> Callable[..., str]:
+    def concern(
+        client: ControlClient, name: str, request: s.MaintainRequest | s.DegradeRequest
+    ) -> str:
+        if not request.ignore_windows:
+            return ""
+        machines = listing(client.host(name).machines)
+        return f"{what} of host {name} (machines {machines}) {WOULD_IGNORE_WINDOWS}"
+
+    return concern
+
+
+def _failure(client: ControlClient, name: str, request: s.FailRequest) -> str:
+    machines = client.host(name).machines
+    named = f": {listing(machines)}" if machines else ""
+    return (
+        f"host {name} would be reported as failed: a {request.type or FAILURE_TYPE.value} of"
+        f" {counted(len(machines), 'machine')} starts at once, without notice{named}"
+    )
 
 
 def _without_node(client: ControlClient, name: str) -> str:
@@ -250,7 +219,9 @@ add_commands(
         operations.EXPLAIN_HOST: _print_explanation,
     },
     concerns={
-        operations.DEGRADE_HOST: _degradation,
+        operations.MAINTAIN_HOST: _ignoring_windows("maintenance"),
+        operations.DEGRADE_HOST: _ignoring_windows("emptying"),
+        operations.FAIL_HOST: _failure,
         operations.WITHOUT_NODE: _without_node,
         operations.REVOKE_HOST: _revocation,
     },

@@ -1,47 +1,25 @@
-"""`forewarn machine`: list, show, restart, redeploy, evict, delete, fail, restore, moved."""
+"""`forewarn machine`: list, drift, show, restart, redeploy, evict, delete, fail, restore, moved."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from forewarn.cli import completion
-from forewarn.cli.commands.event import FailureType
-from forewarn.cli.confirm import Yes, accepts_yes, confirm
-from forewarn.cli.event_output import print_outcome, print_outcomes
-from forewarn.cli.options import Fields
 from forewarn.cli.output import (
-    Json,
     Table,
-    Url,
     amounts_text,
     print_clock,
     print_fields,
-    print_items,
-    print_json,
-    service,
     time_text,
 )
-from forewarn.cli.plain import add_commands, takes
+from forewarn.cli.plain import add_commands
 from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import machines as operations
-from forewarn.control.operations.operation import Operation
 from forewarn.control.schema import core as s
 from forewarn.core.events import FAILURE_TYPE
 from forewarn.core.time import SECOND
 from forewarn.support.text import counted, in_words
 
 app = typer.Typer(no_args_is_help=True)
-Name = Annotated[
-    str, typer.Argument(help="Name of the machine.", autocompletion=completion.machines)
-]
-
-Names = Annotated[
-    list[str],
-    typer.Argument(metavar="NAME", help="Names of machines.", autocompletion=completion.machines),
-]
-
 
 MACHINES = Table(
     {
@@ -77,27 +55,6 @@ DIFFERENCES = Table(
 )
 
 
-@app.command("list")
-@takes(operations.LIST_MACHINES)
-def list_(
-    fields: Fields,
-    drift: Annotated[
-        bool,
-        typer.Option("--drift", help="List machines that differ from the inventory instead."),
-    ] = False,
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """List all machines with their state and endpoint."""
-    with service(url) as client:
-        machines = client.drift() if drift else client.machines(**fields)
-        if json:
-            print_json(machines)
-            return
-        print_items(DIFFERENCES if drift else MACHINES, machines, filtered=bool(fields))
-        print_clock(client)
-
-
 def _print_machine(machine: s.Machine, client: ControlClient) -> None:
     print_fields(
         [
@@ -123,56 +80,19 @@ def _print_machine(machine: s.Machine, client: ControlClient) -> None:
     print_clock(client)
 
 
-@app.command()
-@accepts_yes
-def restart(names: Names, json: Json = False, url: Url = None) -> None:
-    """Restart machines as their user would: each is announced as a Reboot. If one is
-    refused, none is restarted."""
-    _print_outcome_of(operations.RESTART_MACHINE, operations.RESTART_MACHINES, names, json, url)
+def _eviction(client: ControlClient, request: s.MachinesRequest) -> str:
+    machines = [_concerned(client.machine(name)) for name in request.machines]
+    return f"{'; '.join(machines)} would be evicted"
 
 
-@app.command()
-@accepts_yes
-def redeploy(names: Names, json: Json = False, url: Url = None) -> None:
-    """Redeploy machines to other hosts as their user would: each is announced as a Redeploy. If one
-    is refused, none is redeployed."""
-    _print_outcome_of(operations.REDEPLOY_MACHINE, operations.REDEPLOY_MACHINES, names, json, url)
+def _failure(client: ControlClient, name: str, request: s.FailMachineRequest) -> str:
+    type = request.type or FAILURE_TYPE.value
+    what = _concerned(client.machine(name))
+    return f"{what} would be reported as failed: a {type} starts at once, without notice"
 
 
-@app.command()
-def evict(names: Names, yes: Yes = False, json: Json = False, url: Url = None) -> None:
-    """Evict spot machines: each is announced as a Preempt. If one is refused, none is evicted."""
-    if not yes:
-        with service(url) as client:
-            machines = [_concerned(client.machine(name)) for name in names]
-        confirm(f"{'; '.join(machines)} would be evicted")
-    _print_outcome_of(operations.EVICT_MACHINE, operations.EVICT_MACHINES, names, json, url)
-
-
-@app.command()
-def delete(names: Names, yes: Yes = False, json: Json = False, url: Url = None) -> None:
-    """Delete machines: each is announced as a Terminate if its scale set has terminate
-    notifications. If one is refused, none is deleted."""
-    if not yes:
-        with service(url) as client:
-            confirm("; ".join(_deletion(client, name) for name in names))
-    _print_outcome_of(operations.DELETE_MACHINE, operations.DELETE_MACHINES, names, json, url)
-
-
-@app.command()
-def fail(
-    name: Name,
-    type: FailureType = FAILURE_TYPE.value,
-    yes: Yes = False,
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """Report a sudden failure: an event that starts at once, without notice."""
-    with service(url) as client:
-        if not yes:
-            what = _concerned(client.machine(name))
-            confirm(f"{what} would be reported as failed: a {type} starts at once, without notice")
-        print_outcome(client.fail_machine(name, s.FailMachineRequest(type=type)), json, client)
+def _deletions(client: ControlClient, request: s.MachinesRequest) -> str:
+    return "; ".join(_deletion(client, name) for name in request.machines)
 
 
 def _concerned(machine: s.Machine) -> str:
@@ -192,21 +112,6 @@ def _notice(seconds: float | None) -> str:
     if seconds is None:
         return "at once, without notice"
     return f"with {in_words(round(seconds * SECOND))} of notice"
-
-
-def _print_outcome_of(
-    one: Operation[s.Outcome],
-    several: Operation[s.Outcomes],
-    names: list[str],
-    json: bool,
-    url: str | None,
-) -> None:
-    """Do something to one machine, or to several in one commit, and print what has come of it."""
-    with service(url) as client:
-        if len(names) == 1:
-            print_outcome(client.call(one, names[0]), json, client)
-        else:
-            print_outcomes(client.call(several, s.MachinesRequest(machines=names)), json, client)
 
 
 def _gone(machine: s.Machine) -> str:
@@ -255,5 +160,14 @@ add_commands(
     app,
     "machine",
     operations,
-    prints={operations.GET_MACHINE: _print_machine},
+    prints={
+        operations.LIST_MACHINES: MACHINES,
+        operations.LIST_DRIFT: DIFFERENCES,
+        operations.GET_MACHINE: _print_machine,
+    },
+    concerns={
+        operations.EVICT_MACHINES: _eviction,
+        operations.DELETE_MACHINES: _deletions,
+        operations.FAIL_MACHINE: _failure,
+    },
 )

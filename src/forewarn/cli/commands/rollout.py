@@ -20,7 +20,7 @@ from forewarn.cli.commands.rollout_output import (
     wait_text,
 )
 from forewarn.cli.commands.rollout_watch import watch_rollout
-from forewarn.cli.confirm import Yes, accepts_yes, confirm
+from forewarn.cli.confirm import Yes, confirm
 from forewarn.cli.options import Fields
 from forewarn.cli.output import (
     Json,
@@ -60,7 +60,6 @@ Id = Annotated[
         autocompletion=completion.rollouts,
     ),
 ]
-Reason = Annotated[str, typer.Option("--reason", help="Reason, for the history.")]
 All = Annotated[bool, typer.Option("--all", help="Show all steps.")]
 OnlyHost = Annotated[
     str | None,
@@ -195,44 +194,12 @@ def watch(id: Id, json: Json = False, url: Url = None) -> None:
 
 
 @app.command()
-@accepts_yes
-def skip(
-    id: Id,
-    host: Annotated[
-        list[str] | None,
-        typer.Option("--host", help="Skip this host. Repeatable.", autocompletion=completion.hosts),
-    ] = None,
-    group: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--group", help="Skip this group. Repeatable.", autocompletion=completion.groups
-        ),
-    ] = None,
-    step: Annotated[
-        list[int] | None,
-        typer.Option("--step", help="Skip the step with this number. Repeatable.", min=1),
-    ] = None,
-    reason: Reason = "",
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """Skip steps that have not started, and withdraw events already announced for them."""
-    if not (host or group or step):
-        raise typer.BadParameter("pass --host, --group or --step")
-    lanes = [*(host or []), *(group or [])]
-    with service(url) as client:
-        request = r.SkipRequest(lanes=lanes, steps=step or [], reason=reason)
-        print_report(client.skip_rollout_steps(id, request), json, client)
-
-
-@app.command()
-def explain(
-    id: Id, host: OnlyHost = None, group: OnlyGroup = None, json: Json = False, url: Url = None
-) -> None:
+@takes(operations.EXPLAIN_ROLLOUT)
+def explain(id: Id, fields: Fields, json: Json = False, url: Url = None) -> None:
     """Explain what a rollout is waiting for, until when at most, and what would unblock it."""
     with service(url) as client:
-        explanation = client.explain_rollout(id, group=group, host=host)
-        narrowed = bool(group or host)
+        explanation = client.explain_rollout(id, **fields)
+        narrowed = bool(fields)
         if json:
             print_json(explanation)
             return
@@ -262,7 +229,7 @@ def _abortion(client: ControlClient, id: str, _request: r.SwitchRequest) -> str:
     )
 
 
-def _print_resumed(report: r.RolloutReport, client: ControlClient) -> None:
+def _print_report(report: r.RolloutReport, client: ControlClient) -> None:
     print_report(report, False, client)
 
 
@@ -278,7 +245,8 @@ add_commands(
     prints={
         operations.LIST_ROLLOUTS: ROLLOUTS,
         operations.PAUSE_ROLLOUT: _print_stopped,
-        operations.RESUME_ROLLOUT: _print_resumed,
+        operations.RESUME_ROLLOUT: _print_report,
+        operations.SKIP_ROLLOUT_STEPS: _print_report,
         operations.ABORT_ROLLOUT: _print_stopped,
     },
     concerns={operations.ABORT_ROLLOUT: _abortion},

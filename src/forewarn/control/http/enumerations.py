@@ -18,6 +18,7 @@ from forewarn.core.events import (
     EventType,
     Source,
     Status,
+    types_that,
 )
 from forewarn.core.fleet import GroupKind, Health, OverWhen, Placement
 from forewarn.core.history import RecordKind
@@ -49,6 +50,7 @@ def values(enumeration: Iterable[enum.Enum]) -> list[Any]:
 
 VALUES: Mapping[str, Any] = {
     "EventType": values(EventType),
+    "FailureType": [type.value for type in types_that(lambda traits: not traits.deletes)],
     "RolloutKind": [*values(EventType), LIVE_MIGRATION, EVACUATE_WORK_RETURN],
     "Status": values(Status),
     "Source": values(Source),

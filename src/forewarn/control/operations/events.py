@@ -53,6 +53,7 @@ APPROVE_EVENT = Operation(
     respects_limits=True,
     links=links_to("id", "getEvent"),
     command="event approve 4933F66C",
+    help="Approve an event as an operator, so that it can start before its notice has passed.",
 )
 
 POSTPONE_EVENT = Operation(
@@ -79,6 +80,9 @@ REPORT_READY = Operation(
     links=links_to("id", "getEvent"),
     command="event ready 4933F66C web_0 --note drained",
     example={"machine": "web_0", "note": "drained"},
+    arguments=("machine",),
+    options={"ready": "ready/withdraw"},
+    help="Report that a machine is ready for an event, if it does not report that itself.",
 )
 
 CANCEL_EVENT = Operation(

@@ -47,6 +47,10 @@ MAINTAIN_HOST = Operation(
     command="host maintain host-a --type Freeze",
     example={"mode": "Freeze"},
     options={"mode": "type"},
+    defaults={"mode": "Freeze"},
+    help=(
+        "Maintain a host: the maintenance is announced to every group on it, and carried out once."
+    ),
 )
 
 DEGRADE_HOST = Operation(
@@ -68,6 +72,10 @@ FAIL_HOST = Operation(
     links=FIRST_EVENT_LINKS,
     command="host fail host-a --type Reboot",
     example={"type": "Reboot", "note": "power supply"},
+    help=(
+        "Report a sudden failure: every machine on the host is moved to another one at once, "
+        "without notice."
+    ),
 )
 
 REPAIR_HOST = Operation(

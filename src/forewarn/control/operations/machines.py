@@ -24,6 +24,7 @@ LIST_MACHINES = Operation(
     ),
     command="machine list --group web",
     options={"gone": "gone/present", "not_back": "not_back/back", "enabled": "enabled/disabled"},
+    help="List all machines with their state and endpoint.",
 )
 
 GET_MACHINE = Operation(
@@ -113,6 +114,7 @@ FAIL_MACHINE = Operation(
     links=EVENT_LINKS,
     command="machine fail web_1 --type Reboot",
     example={"type": "Reboot"},
+    help="Report a sudden failure: an event that starts at once, without notice.",
 )
 
 LIST_UNKNOWN_CALLERS = Operation(
@@ -122,6 +124,7 @@ LIST_UNKNOWN_CALLERS = Operation(
     query=q.PageQuery,
     paged=True,
     command="caller list",
+    help="List addresses that call the metadata endpoint but belong to no machine.",
 )
 
 LIST_DRIFT = Operation(
@@ -130,7 +133,8 @@ LIST_DRIFT = Operation(
     list[s.MachineDrift],
     query=q.PageQuery,
     paged=True,
-    command="machine list --drift",
+    command="machine drift",
+    help="List machines that differ from the inventory.",
 )
 
 RESTART_MACHINES = Operation(
@@ -144,6 +148,12 @@ RESTART_MACHINES = Operation(
     links=FIRST_EVENT_LINKS,
     command="machine restart web_0 web_1",
     example={"machines": ["web_0", "web_1"]},
+    one=RESTART_MACHINE,
+    arguments=("machines",),
+    help=(
+        "Restart machines as their user would: each is announced as a Reboot. If one is refused, "
+        "none is restarted."
+    ),
 )
 
 REDEPLOY_MACHINES = Operation(
@@ -157,6 +167,12 @@ REDEPLOY_MACHINES = Operation(
     links=FIRST_EVENT_LINKS,
     command="machine redeploy web_0 web_1",
     example={"machines": ["web_0", "web_1"]},
+    one=REDEPLOY_MACHINE,
+    arguments=("machines",),
+    help=(
+        "Redeploy machines to other hosts as their user would: each is announced as a Redeploy. "
+        "If one is refused, none is redeployed."
+    ),
 )
 
 EVICT_MACHINES = Operation(
@@ -168,6 +184,11 @@ EVICT_MACHINES = Operation(
     links=FIRST_EVENT_LINKS,
     command="machine evict web_0 web_1",
     example={"machines": ["web_0", "web_1"]},
+    one=EVICT_MACHINE,
+    arguments=("machines",),
+    help=(
+        "Evict spot machines: each is announced as a Preempt. If one is refused, none is evicted."
+    ),
 )
 
 DELETE_MACHINES = Operation(
@@ -180,4 +201,10 @@ DELETE_MACHINES = Operation(
     links=FIRST_EVENT_LINKS,
     command="machine delete web_0 web_1",
     example={"machines": ["web_0", "web_1"]},
+    one=DELETE_MACHINE,
+    arguments=("machines",),
+    help=(
+        "Delete machines: each is announced as a Terminate if its scale set has terminate "
+        "notifications. If one is refused, none is deleted."
+    ),
 )

@@ -72,6 +72,11 @@ class Operation(msgspec.Struct, Generic[T], frozen=True, eq=False):
     help: str = ""  # of its command, which is then made from this declaration
     # Of fields and parameters with other names; two names, as in `gone/present`, are of a flag.
     options: Mapping[str, str] = {}
+    arguments: tuple[str, ...] = ()  # fields of the body that are arguments of the command
+    defaults: Mapping[str, str] = {}  # of required fields of the body that the command has
+    one: Any = (
+        None  # the operation for one machine, which the command calls if it is given only one
+    )
     done: str = ""  # what this command prints: {0} is its first argument, {result} the response
 
     @property

@@ -87,7 +87,8 @@ SKIP_ROLLOUT_STEPS = Operation(
     r.RolloutReport,
     takes=r.SkipRequest,
     links=links_to("id", "getRollout"),
-    command="rollout skip 1B2C --host host-a",
+    command="rollout skip 1B2C --lane host-a",
+    help="Skip steps that have not started, and withdraw events already announced for them.",
     example={"lanes": ["web"], "reason": "tested separately"},
 )
 

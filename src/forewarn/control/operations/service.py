@@ -72,6 +72,8 @@ ADVANCE_CLOCK = Operation(
     why_no_key=NOT_STORED,
     refuses=(409,),
     command="clock advance 10m",
+    arguments=("by",),
+    help="Advance a virtual clock, and return when everything that is due has been carried out.",
     example={"by": 600},
 )
 
@@ -83,6 +85,9 @@ PLAY_CLOCK = Operation(
     why_no_key=NOT_STORED,
     refuses=(409,),
     command="clock play 15m",
+    arguments=("by",),
+    options={"reaction_time": "react", "stop_before": "stop_before"},
+    help="Advance a virtual clock, and wait at every change until all clients have seen it.",
     example={"by": 900},
 )
 
@@ -94,6 +99,7 @@ RESUME_CLOCK = Operation(
     why_no_key=NOT_STORED,
     refuses=(409,),
     command="clock resume --speed 60",
+    help="Let a virtual clock run by itself; it waits for clients as 'play' does.",
     example={"speed": 60},
 )
 

@@ -626,7 +626,7 @@ class FailRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Report that a host has failed."""
 
     type: Annotated[
-        w.TypeName | None,
+        w.FailureType | None,
         doc("Type of the events that the failure is shown as; by default, Redeploy."),
     ] = None
     note: Annotated[str, doc("Note by the operator.")] = ""
@@ -642,7 +642,7 @@ class FailMachineRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=Tru
     """A failure of a machine."""
 
     type: Annotated[
-        w.TypeName | None,
+        w.FailureType | None,
         doc("Type of the event that the failure is shown as; by default, Redeploy."),
     ] = None
 
@@ -721,7 +721,9 @@ class ReadyRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Report about a machine that an event is for."""
 
     machine: Annotated[str, doc("Name of a machine of the event's group.")]
-    ready: Annotated[bool, doc("Whether the machine is ready; false withdraws a report.")] = True
+    ready: Annotated[
+        bool, doc("Report that it is ready; false: that it is not ready after all.")
+    ] = True
     note: Annotated[w.ReadyNote, doc("Shown in the history.")] = ""
 
 
@@ -745,19 +747,22 @@ class PlayRequest(AdvanceRequest, kw_only=True, forbid_unknown_fields=True):
 
     timeout: Annotated[
         float,
-        doc("Seconds of real time for which a machine that polls is waited for at every change."),
+        doc("Seconds for which a machine that polls is waited for at every change, in real time."),
         msgspec.Meta(ge=0),
     ] = 5.0
     reaction_time: Annotated[
         float,
-        doc("Seconds of real time that a machine gets for each of its own events."),
+        doc(
+            "Seconds that a machine gets for each of its own events, in real time, to approve it or"
+            " to report that it is ready."
+        ),
         msgspec.Meta(ge=0),
     ] = 1.0
     stop_before: Annotated[
         list[Annotated[float, msgspec.Meta(ge=0)]],
         doc(
-            "Further moments, in seconds before the NotBefore of an event, at which the clock stops"
-            " and machines get time to react."
+            "How long before the NotBefore of an event, in seconds, the clock also stops and gives"
+            " machines time to react."
         ),
         msgspec.Meta(max_length=limits.MAX_STOP_BEFORE),
     ] = msgspec.field(default_factory=list)
@@ -766,7 +771,9 @@ class PlayRequest(AdvanceRequest, kw_only=True, forbid_unknown_fields=True):
 class ResumeClockRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The speed of a virtual clock."""
 
-    speed: Annotated[float, doc("Seconds of the virtual clock in one second of real time.")] = 1.0
+    speed: Annotated[
+        float, doc("How many seconds of the virtual clock pass in one second of real time.")
+    ] = 1.0
 
 
 class Clock(msgspec.Struct, kw_only=True):

@@ -43,6 +43,7 @@ def documented(**schema: Any) -> Meta:
 
 Moment: TypeAlias = Annotated[datetime, Meta(tz=True)]
 TypeName: TypeAlias = Annotated[str, documented(enum="EventType")]
+FailureType: TypeAlias = Annotated[str, documented(enum="FailureType")]
 RolloutKind: TypeAlias = Annotated[str, documented(enum="RolloutKind")]
 StatusName: TypeAlias = Annotated[str, documented(enum="Status")]
 SourceName: TypeAlias = Annotated[str, documented(enum="Source")]
