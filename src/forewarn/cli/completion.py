@@ -235,15 +235,6 @@ def machines_of_scenario(ctx: typer.Context, incomplete: str) -> Iterable[Sugges
     return some_of(*(machine.name for machine in fleet.machines))(incomplete)
 
 
-def types_and_machines(ctx: typer.Context, incomplete: str) -> Iterable[Suggestion]:
-    """Suggest an event type as the first argument, and machines after it."""
-    from forewarn.core.events import EventType
-
-    if ctx.params.get("arguments") or ctx.params.get("type"):
-        return machines(ctx, incomplete)
-    return [(type.value, "event type") for type in EventType if type.value.startswith(incomplete)]
-
-
 def rollout_states(incomplete: str) -> Iterable[Suggestion]:
     """Suggest the states of rollouts."""
     from forewarn.service.rollouts.rollouts import STATES
@@ -265,6 +256,7 @@ NAMED: Mapping[str, Complete | CompleteWord] = {
     "machine": machines,
     "group": groups,
     "host": hosts,
+    "kind": fault_kinds,
     "lane": lanes,
     "label": machine_labels,
     "host_label": host_labels,

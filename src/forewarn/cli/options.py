@@ -114,6 +114,7 @@ def _option(
     declared: Any = typer.Option(option, help=help, metavar=metavar, autocompletion=complete)
     if field.name in operation.arguments:
         help = help.removesuffix(" Repeatable.")
+        metavar = metavar or name.upper()
         declared = typer.Argument(help=help, metavar=metavar, autocompletion=complete)
     return Option(field.encode_name, keyword(name, Annotated[taken, declared], default), convert)
 

@@ -58,7 +58,7 @@ VALUES = {
         "N": "step user_event_limit",
         "NAME": (
             "as_ canary exclude_group exclude_host exclude_machine gate_command group "
-            "host key lane machine machines name to"
+            "host key lane machine name to"
         ),
         "NAME=PROGRAM": "gate",
         "ORDER": "order",

@@ -116,11 +116,6 @@ def test_an_event_is_followed_from_schedule_to_its_end(service: Service) -> None
     assert [e["id"] for e in reported(service, "event", "list", "--all")] == [event["id"]]
 
 
-def test_the_type_and_machines_may_be_options_too(service: Service) -> None:
-    event = reported(service, "event", "schedule", "--type", "freeze", "--machines", "web_0,web_2")
-    assert (event["type"], event["machines"]) == ("Freeze", ["web_0", "web_2"])
-
-
 def test_not_before_may_be_an_absolute_time(service: Service) -> None:
     words = ("event", "schedule", "Reboot", "web_0", "--not-before", "2027-01-16T00:00:00Z")
     assert reported(service, *words)["not_before"] == "2027-01-16T00:00:00Z"

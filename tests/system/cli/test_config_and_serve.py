@@ -179,7 +179,7 @@ def test_missing_directories_that_the_unit_creates_are_only_a_warning(
 
 def test_check_and_show_take_what_serve_takes(tmp_path: Path) -> None:
     settings = write_settings(tmp_path)
-    flags = ("--control", "nowhere", "--state", "x.db", "--no-front")
+    flags = ("--control", "nowhere", "--state", "x.db")
     checked = typed("config", "check", "--config", settings, *flags)
     assert checked.exit_code == 1
     assert "--control: control: 'nowhere' " in checked.stderr
@@ -187,7 +187,6 @@ def test_check_and_show_take_what_serve_takes(tmp_path: Path) -> None:
     found = {one["key"]: (one["value"], one["from"]) for one in json.loads(shown.stdout)}
     assert found["control"] == ("nowhere", "flag --control")
     assert found["state"] == ("x.db", "flag --state")
-    assert found["front"] == (False, "flag --no-front")
     assert found["log"] == ("json", f"{settings}:5")
 
 

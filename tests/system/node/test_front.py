@@ -895,21 +895,10 @@ def forewarn(*words: str, cwd: Path) -> Iterator[dict[str, str]]:
 FLEET = "groups: [{name: one, kind: standalone, machines: [{name: one, addresses: [127.0.0.1]}]}]"
 
 
-@pytest.mark.parametrize(
-    ("words", "setting"),
-    [
-        (("dev", "--no-front"), ""),
-        (("serve", "--config", "forewarn.toml", "--no-front"), ""),
-        (("serve", "--config", "forewarn.toml"), "front = false"),
-    ],
-    ids=["dev no-front", "serve no-front", "serve front=false"],
-)
-def test_front_is_disabled_by_a_flag_or_setting(
-    tmp_path: Path, words: tuple[str, ...], setting: str
-) -> None:
+def test_front_is_disabled_by_a_setting(tmp_path: Path) -> None:
     (tmp_path / "fleet.yaml").write_text(FLEET)
-    (tmp_path / "forewarn.toml").write_text(f'fleet = "fleet.yaml"\n{setting}\n')
-    with forewarn(*words, cwd=tmp_path) as urls:
+    (tmp_path / "forewarn.toml").write_text('fleet = "fleet.yaml"\nfront = false\n')
+    with forewarn("serve", "--config", "forewarn.toml", cwd=tmp_path) as urls:
         host, _, port = urls["metadata"].removeprefix("http://").partition(":")
         with RawConnection((host, int(port))) as line:
             assert send_poll(line).header("connection") == "close", "this has enabled the group"

@@ -75,7 +75,7 @@ FREE_VALUES = {
     "seconds", "status", "expires", "wait", "react", "busy_check", "name", "command", "by", "url",
     "token_file", "ca", "cause", "moved", "ticket", "order_by", "canary", "waves",
     "max_failures", "deadline", "step", "remove",
-    "blackout", "may_postpone", "back_within", "database", "many", "token",
+    "blackout", "body", "may_postpone", "back_within", "database", "many", "token",
     "begin", "hours", "sums", "stop_before",
 }  # fmt: skip
 

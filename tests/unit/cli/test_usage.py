@@ -11,7 +11,7 @@ from forewarn.cli.app import COMMANDS, app, load_command
 
 WIDE = {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
 OPTION = re.compile(r"(--[a-z-]+) +([A-Z]\S*)")
-FREE_TEXT = {"--description", "--note", "--reason", "--ticket", "--title"}
+FREE_TEXT = {"--body", "--description", "--note", "--reason", "--ticket", "--title"}
 # NAME, NAME..., [NAME], [NAME]..., [-- CMD...]
 ARGUMENT = r"(?:\[?[A-Z][A-Z:|=-]*\]?(?:\.\.\.)?|\[-- CMD\.\.\.\])"
 
@@ -41,7 +41,7 @@ def test_a_flag_has_no_value_and_an_option_names_its_own() -> None:
 
 
 def test_arguments_are_named_in_the_usage_line_and_in_errors() -> None:
-    assert "Usage: forewarn event schedule [OPTIONS] [TYPE] [MACHINE]...\n" in tidied(
+    assert "Usage: forewarn event schedule [OPTIONS] TYPE MACHINE...\n" in tidied(
         help_of("event schedule")
     )
     assert "Usage: forewarn scenario run [OPTIONS] [SCENARIO] [-- CMD...]\n" in tidied(

@@ -15,7 +15,6 @@ from forewarn.cli.commands.service_options import (
     Control,
     FleetFile,
     Metadata,
-    NoFront,
     Record,
     State,
     flags_of,
@@ -47,11 +46,10 @@ def check(
     control: Control = None,
     state: State = None,
     record: Record = None,
-    no_front: NoFront = False,
     json: Json = False,
 ) -> None:
     """Check the settings against this machine. Exits with 1 if they cannot be used."""
-    flags = flags_of(fleet, metadata, control, state, record, no_front)
+    flags = flags_of(fleet, metadata, control, state, record)
     need_extra("server")
     from forewarn.node import settings as s
     from forewarn.node.preflight.machine import findings
@@ -70,12 +68,11 @@ def show(
     control: Control = None,
     state: State = None,
     record: Record = None,
-    no_front: NoFront = False,
     arguments: Arguments = False,
     json: Json = False,
 ) -> None:
     """Show every setting, its value and where the value comes from, without secrets."""
-    flags = flags_of(fleet, metadata, control, state, record, no_front)
+    flags = flags_of(fleet, metadata, control, state, record)
     need_extra("server")
     from forewarn.node import settings as s
 

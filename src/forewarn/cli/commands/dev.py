@@ -14,7 +14,6 @@ from forewarn.cli.commands.service_options import (
     Control,
     FleetFile,
     Metadata,
-    NoFront,
     Record,
     State,
     need_extra,
@@ -92,7 +91,6 @@ def dev(
             help="Observe clients for 'forewarn verdict'. Makes polls slower.",
         ),
     ] = True,
-    no_front: NoFront = False,
     arm: Annotated[
         bool,
         typer.Option(
@@ -147,7 +145,6 @@ def dev(
             driver_command=driver_command,
             gates=gate or [],
             observe=observe,
-            front=not no_front,
             arm=arm_text,
             scratch=scratch,
         )

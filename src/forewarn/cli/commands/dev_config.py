@@ -54,7 +54,6 @@ def configure(
     driver_command: str | None,
     gates: Sequence[str],
     observe: bool,
-    front: bool,
     arm: str | None,
     scratch: Path,
 ) -> Config:
@@ -84,7 +83,6 @@ def configure(
         gates=_gates(gates),
         observe=observe,
         faults=True,
-        front=front,
         arm=None if arm is None else _arm(_address("--arm-address", arm, local), scratch),
         identities=b"" if arm is None else secrets.token_bytes(LEAST_KEY),
     )

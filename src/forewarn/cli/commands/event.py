@@ -34,10 +34,8 @@ from forewarn.cli.plain import add_commands, takes
 from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import events as operations
 from forewarn.control.schema import core as s
-from forewarn.core.events import EventType
 from forewarn.core.time import SECOND
 from forewarn.support.text import counted, in_words, listing
-from forewarn.wire.versions import TYPE_NAMES
 
 # What an operator can do about an event, by the kind of the advice.
 ADVICE = {
@@ -57,7 +55,6 @@ WOULD_IGNORE_WINDOWS = (
 NO_MATCH = "no scheduled event matches"
 
 app = typer.Typer(no_args_is_help=True)
-TYPES = ", ".join(type.value for type in EventType)
 
 
 def _id(text: str) -> str:
@@ -89,57 +86,10 @@ def list_(
         print_clock(client)
 
 
-@app.command()
-@takes(operations.SCHEDULE_EVENT, without=("type", "machines"))
-def schedule(
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[TYPE] [MACHINE]...",
-            help=f"Event type ({TYPES}), then the machines.",
-            autocompletion=completion.types_and_machines,
-        ),
-    ] = None,
-    type: Annotated[
-        str | None,
-        typer.Option(
-            "--type",
-            help="Event type, instead of the first argument.",
-            autocompletion=completion.one_of(*TYPE_NAMES),
-        ),
-    ] = None,
-    machine: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--machine",
-            "--machines",
-            help="Machine; repeatable, or separated by commas.",
-            autocompletion=completion.machines,
-        ),
-    ] = None,
-    *,
-    fields: Fields,
-    yes: Yes = False,
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """Schedule an event, e.g. forewarn event schedule Reboot web_0 --notice 20m"""
-    names = list(arguments or [])
-    event_type = type or (names.pop(0) if names else None)
-    if event_type is None:
-        raise typer.BadParameter(
-            "pass an event type and a machine: forewarn event schedule Reboot web_0"
-        )
-    names += [name for option in machine or [] for name in option.split(",") if name]
-    if not names:
-        raise typer.BadParameter(
-            f"pass at least one machine: forewarn event schedule {event_type} web_0"
-        )
-    request = s.ScheduleRequest(type=event_type, machines=names, **fields)
-    if request.ignore_windows and not yes:
-        confirm(f"{event_type} of {listing(names)} {WOULD_IGNORE_WINDOWS}")
-    with service(url) as client:
-        print_outcome(client.schedule(request), json, client)
+def _scheduling(_client: ControlClient, request: s.ScheduleRequest) -> str:
+    if not request.ignore_windows:
+        return ""
+    return f"{request.type} of {listing(request.machines)} {WOULD_IGNORE_WINDOWS}"
 
 
 def _approval(client: ControlClient, id: str, *, ignore_windows: bool) -> str:
@@ -287,5 +237,5 @@ add_commands(
     "event",
     operations,
     prints={operations.GET_EVENT: _print_details, operations.EXPLAIN_EVENT: _print_course},
-    concerns={operations.APPROVE_EVENT: _approval},
+    concerns={operations.SCHEDULE_EVENT: _scheduling, operations.APPROVE_EVENT: _approval},
 )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from forewarn.cli import completion
 from forewarn.cli.confirm import accepts_yes
-from forewarn.cli.options import Fields
 from forewarn.cli.output import (
     Json,
     Table,
@@ -22,7 +20,8 @@ from forewarn.cli.output import (
     service,
     time_text,
 )
-from forewarn.cli.plain import add_commands, takes
+from forewarn.cli.plain import add_commands
+from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import faults as operations
 from forewarn.control.schema import faults as f
 from forewarn.core.time import SECOND
@@ -31,34 +30,7 @@ from forewarn.support.text import counted, in_words
 app = typer.Typer(no_args_is_help=True)
 
 
-@app.command()
-@accepts_yes
-@takes(operations.ADD_FAULT, without=("kind", "body"))
-def add(
-    kind: Annotated[
-        str,
-        typer.Argument(
-            help="Kind of fault; see 'forewarn fault kinds'.", autocompletion=completion.fault_kinds
-        ),
-    ],
-    *,
-    fields: Fields,
-    body: Annotated[
-        Path | None,
-        typer.Option(help="Response body, from a file; for the kinds error and plain."),
-    ] = None,
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """Inject a fault into the service's responses or events."""
-    content = None if body is None else _read(body)
-    fields["method"] = fields.get("method", "").upper()
-    request = f.FaultRequest(kind=kind, body=content, **fields)
-    with service(url) as client:
-        added = client.add_fault(request)
-    if json:
-        print_json(added)
-        return
+def _print_added(added: f.Fault, _client: ControlClient) -> None:
     print_fields(
         [
             ("fault", added.id),
@@ -147,14 +119,9 @@ def _when(fault: f.Fault) -> str:
     return ", ".join(words) or "always"
 
 
-def _read(path: Path) -> str:
-    from forewarn.support.limits import MAX_FAULT_BODY
-
-    try:
-        with path.open(encoding="utf-8", newline="") as file:  # without changing line endings
-            return file.read(MAX_FAULT_BODY + 1)  # one more than is allowed, so that it is refused
-    except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"{path} cannot be read as text: {error}") from error
-
-
-add_commands(app, "fault", operations, prints={operations.LIST_FAULTS: FAULTS})
+add_commands(
+    app,
+    "fault",
+    operations,
+    prints={operations.ADD_FAULT: _print_added, operations.LIST_FAULTS: FAULTS},
+)

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from forewarn.cli import completion
-from forewarn.cli.confirm import accepts_yes
-from forewarn.cli.options import Fields
 from forewarn.cli.output import (
-    Json,
     Table,
-    Url,
     coverage_text,
     print_clock,
     print_fields,
-    print_json,
     print_notes,
     print_table,
     say,
-    service,
     time_text,
 )
-from forewarn.cli.plain import add_commands, takes
+from forewarn.cli.plain import add_commands
 from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import groups as operations
 from forewarn.control.schema import core as s
@@ -32,7 +23,6 @@ from forewarn.support.text import counted, in_words, listing
 from forewarn.wire.versions import DELETING
 
 app = typer.Typer(no_args_is_help=True)
-Name = Annotated[str, typer.Argument(help="Name of the group.", autocompletion=completion.groups)]
 
 
 GROUPS = Table(
@@ -124,34 +114,10 @@ def _deletable(client: ControlClient, name: str) -> list[str]:
     return sorted(names, key=lambda member: (len(member), member))
 
 
-@app.command()
-@accepts_yes
-@takes(operations.SET_POLICY, without=("blackouts",))
-def policy(
-    name: Name,
-    fields: Fields,
-    blackout: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Blackout during which no maintenance may start, e.g. '2026-12-20 to 2027-01-06',"
-            " or 'none'. Can be repeated."
-        ),
-    ] = None,
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """Show a group's policy, or change the given parts of it."""
-    request = s.PolicyRequest(**fields)
-    with service(url) as client:
-        if blackout is not None:
-            request.blackouts = [] if blackout == ["none"] else blackout
-        group = client.set_policy(name, request)
-        if json:
-            print_json(group)
-            return
-        print_fields([("group", group.name), *_policy(group)])
-        print_notes(group.notes)
-        print_clock(client)
+def _print_policy(group: s.GroupOutcome, client: ControlClient) -> None:
+    print_fields([("group", group.name), *_policy(group)])
+    print_notes(group.notes)
+    print_clock(client)
 
 
 def _policy(group: s.Group) -> list[tuple[str, str]]:
@@ -212,6 +178,7 @@ add_commands(
         operations.LIST_GROUPS: GROUPS,
         operations.GET_GROUP: _print_group,
         operations.GET_GROUP_WINDOWS: _print_windows,
+        operations.SET_POLICY: _print_policy,
     },
     concerns={operations.EVICT_GROUP: _eviction, operations.SCALE_IN: _scaling_in},
 )

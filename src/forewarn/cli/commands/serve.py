@@ -14,7 +14,6 @@ from forewarn.cli.commands.service_options import (
     Control,
     FleetFile,
     Metadata,
-    NoFront,
     Record,
     State,
     flags_of,
@@ -36,7 +35,6 @@ def serve(
     control: Control = None,
     state: State = None,
     record: Record = None,
-    no_front: NoFront = False,
     migrate: Annotated[
         bool, typer.Option("--migrate", help="Upgrade the state file if an older version wrote it.")
     ] = False,
@@ -58,7 +56,7 @@ def serve(
         use_handed_over,
     )
 
-    flags = flags_of(fleet, metadata, control, state, record, no_front)
+    flags = flags_of(fleet, metadata, control, state, record)
 
     def load() -> tuple[s.LoadedSettings, Config]:
         loaded, node_config = s.load(config, os.environ, flags)

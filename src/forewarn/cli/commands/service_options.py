@@ -38,9 +38,6 @@ STOPPED_STATE = (
 State = Annotated[
     StateOption | None, typer.Option(help="SQLite file for the state, or postgresql://….")
 ]
-NoFront = Annotated[
-    bool, typer.Option("--no-front", help="Disable the fast path for polls; for comparison.")
-]
 JoinedControl = Annotated[
     str, typer.Argument(help="Addresses of the service for nodes, separated by commas.")
 ]
@@ -62,11 +59,10 @@ def flags_of(
     control: str | None,
     state: StateOption | None,
     record: Path | None,
-    no_front: bool,
 ) -> dict[str, Any]:
     """Return the values of the flags under the names of the settings."""
     flags: dict[str, Any] = {"fleet": fleet, "metadata": metadata, "control": control}
-    return flags | {"state": state, "record": record, "no_front": no_front}
+    return flags | {"state": state, "record": record}
 
 
 def need_extra(extra: extras.Extra) -> None:

@@ -32,6 +32,8 @@ SCHEDULE_EVENT = Operation(
     links=EVENT_LINKS,
     command="event schedule Reboot web_0 --notice 20m",
     example={"type": "Reboot", "machines": ["web_0"], "notice": 1200},
+    arguments=("type", "machines"),
+    help="Schedule an event, e.g. forewarn event schedule Reboot web_0 --notice 20m",
 )
 
 GET_EVENT = Operation(

@@ -18,6 +18,8 @@ ADD_FAULT = Operation(
     links=links_to("id", "getFault", "clearFault"),
     command="fault add gone --machine web_0 --times 3",
     example={"kind": "gone", "machines": ["web_0"], "times": 3},
+    arguments=("kind",),
+    help="Inject a fault into the service's responses or events. See 'forewarn fault kinds'.",
     options={"skip": "after", "starts_in": "from", "lasts": "for"},
 )
 

@@ -78,4 +78,5 @@ SET_POLICY = Operation(
     respects_limits=True,
     command="group policy web --terminate-notice 5m",
     example={"terminate_notice": 300},
+    help="Show a group's policy, or change the given parts of it.",
 )

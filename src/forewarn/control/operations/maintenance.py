@@ -23,6 +23,7 @@ SET_MAINTENANCE = Operation(
     m.MaintenanceOutcome,
     takes=m.MaintenanceRequest,
     command="maintenance set nights --window '22:00-04:00 Europe/Berlin'",
+    help="Add a maintenance configuration, or replace it.",
     example={"select": "tier=web", "windows": ["sat,sun 22:00-04:00 Europe/Berlin"]},
 )
 

@@ -63,7 +63,7 @@ HoldKind: TypeAlias = Annotated[str, documented(enum="HoldKind")]
 WaitKind: TypeAlias = Annotated[str, documented(enum="WaitKind")]
 TICKET = "The operators' reference for it, such as a change request. Guests do not see it."
 WINDOWS = "Maintenance starts only while one of these windows is open; empty: at any time."
-BLACKOUTS = "No maintenance starts in these times."
+BLACKOUTS = "No maintenance starts in these times, e.g. 2026-12-20 to 2027-01-06."
 
 Text: TypeAlias = Annotated[str, Meta(max_length=limits.MAX_DESCRIPTION)]
 Ticket: TypeAlias = Annotated[str, doc(TICKET)]

@@ -75,7 +75,7 @@ def gather(
 ) -> LoadedSettings:
     """Collect the settings from all sources. Raises SettingsError with everything that is wrong.
 
-    A flag has the name of its setting, except for `no_front`."""
+    A flag has the name of its setting."""
     problems: list[str] = []
     layer = file_layer(path, problems)
     layer |= _environment(environment or {}, problems, layer)
@@ -315,10 +315,7 @@ def typed(
 def flag_layer(flags: Mapping[str, Any]) -> Layer:
     layer: Layer = {}
     for key, value in flags.items():
-        if key == "no_front":
-            if value:
-                layer["front"] = False, Origin(Source.FLAG, "--no-front")
-        elif value is not None and value != []:
+        if value is not None and value != []:
             texts = [str(item) for item in (value if isinstance(value, list) else [value])]
             origin = Origin(Source.FLAG, f"--{key.replace('_', '-')}")
             layer[key] = texts if len(texts) > 1 else texts[0], origin

@@ -41,7 +41,6 @@ def configure(directory: Path, arm: str = "127.0.0.1:0", **more: Any) -> Any:
         "enable_delay": 0,
         "gates": [],
         "observe": False,
-        "front": False,
         "arm": arm,
         "scratch": scratch,
         **usual,
