@@ -19,6 +19,7 @@ FILES = (
     "requirements",
     *("pyproject.toml", "CHANGELOG.md", "LICENSE", "README.md", ".gitignore"),
 )
+BUILD_LIMIT = 4 * LIMIT  # seconds for all packages, which takes minutes of processor time
 ENTRY = "### Added\n\n- Something new."
 
 
@@ -37,7 +38,7 @@ def release(repository: Path, *arguments: str) -> subprocess.CompletedProcess[st
         env={**os.environ, "DEB_COMPRESSION": "0"},  # nobody gets what is built here
         capture_output=True,
         text=True,
-        timeout=LIMIT,
+        timeout=BUILD_LIMIT,
     )
 
 
