@@ -9,7 +9,9 @@ import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree
 
 import libvirt
 import msgspec
@@ -35,6 +37,8 @@ from forewarn.drivers.port import (
 )
 from forewarn.testing.drivers import DriverContract, DriverPlace, task
 from forewarn_libvirt import events
+from forewarn_libvirt.checks import why_not
+from forewarn_libvirt.definitions import Definitions
 from forewarn_libvirt.driver import LibvirtDriver
 from forewarn_libvirt.hosts import Domain
 from forewarn_libvirt.notes import INACTIVE, LIVE, OVER, Note, read
@@ -169,6 +173,20 @@ def performed(place: Place, task: Task) -> Performed:
 def vetoed(place: Place, task: Task) -> str:
     checked = asyncio.run(place.driver().check(task))
     return checked.why if isinstance(checked, Veto) else ""
+
+
+def opened(place: Place, *hosts: str) -> str:
+    """Return what keeps a driver from acting that was just opened."""
+
+    async def problem() -> str:
+        driver = place.driver(hosts=hosts)
+        await driver.open()
+        try:
+            return driver.problem()
+        finally:
+            await driver.aclose()
+
+    return asyncio.run(problem())
 
 
 def later(task: Task, seconds: float, fence: int = 0) -> Task:
@@ -358,16 +376,9 @@ def test_nothing_is_known_of_a_host_that_cannot_be_reached(place: Place) -> None
 
 
 def test_a_driver_of_which_no_host_can_be_reached_says_so(place: Place) -> None:
-    async def problem_of(*hosts: str) -> str:
-        driver = place.driver(hosts=hosts)
-        await driver.open()
-        problem = driver.problem()
-        await driver.aclose()
-        return problem
-
     place.unreachable.add(place.options.uri_of("a"))
-    assert "the libvirt of a cannot be reached" in asyncio.run(problem_of("a"))
-    assert asyncio.run(problem_of("a", "b")) == ""
+    assert "the libvirt of a cannot be reached" in opened(place, "a")
+    assert opened(place, "a", "b") == ""
 
 
 def test_nothing_is_done_once_another_node_decides(place: Place) -> None:
@@ -405,6 +416,49 @@ def test_a_machine_that_cannot_leave_its_host_is_not_announced_to_do_so(
     assert vetoed(place, task()) == ""
 
 
+KVM = """<domain type='kvm'><name>web_0</name><cpu mode='{}'><model>EPYC</model></cpu>
+<devices/></domain>"""
+HOST = "<capabilities><host><cpu><model>EPYC</model></cpu></host></capabilities>"
+
+
+@pytest.mark.parametrize("mode", ["custom", "host-passthrough"])
+@pytest.mark.parametrize(
+    ("compared", "refused"),
+    [
+        (libvirt.VIR_CPU_COMPARE_INCOMPATIBLE, True),
+        (libvirt.VIR_CPU_COMPARE_IDENTICAL, False),
+        (libvirt.VIR_CPU_COMPARE_SUPERSET, False),
+    ],
+)
+def test_a_machine_is_not_migrated_to_a_host_whose_cpu_lacks_something(
+    mode: str, compared: int, refused: bool
+) -> None:
+    """The test driver of libvirt has no KVM, so this is what its domains would answer."""
+    asked: list[str] = []
+
+    def compare(cpu: str) -> int:
+        asked.append(cpu)
+        return compared
+
+    source = SimpleNamespace(getCapabilities=lambda: HOST)
+    target = SimpleNamespace(compareCPU=compare)
+    handle = SimpleNamespace(
+        state=lambda: (libvirt.VIR_DOMAIN_RUNNING, 0),
+        isActive=lambda: 1,
+        isPersistent=lambda: 1,
+        XMLDesc=lambda _: KVM.format(mode),
+        connect=lambda: source,
+    )
+    hosts: Any = SimpleNamespace(
+        find=lambda host, *_: Domain(host, handle), connection=lambda _: target
+    )
+    moves = msgspec.structs.replace(task(EventType.FREEZE), moves=True)
+    answer = why_not(moves, LibvirtOptions(uri="test:///default"), hosts, Definitions(None))
+    assert isinstance(answer, Veto) == refused
+    [cpu] = asked
+    assert ElementTree.fromstring(cpu).findtext("model") == "EPYC"
+
+
 def test_a_task_for_a_machine_without_a_host_or_a_domain_is_refused(place: Place) -> None:
     assert vetoed(place, with_machine(task(), name="web_9")) == "there is no domain web_9 on a"
     assert "which host web_0 is on" in vetoed(place, with_machine(task(), host="", target=""))
@@ -430,6 +484,18 @@ def test_a_machine_of_a_failed_host_is_started_from_what_was_kept(tmp_path: Path
     assert observed(place, failed) == Happened({"web_0": "b"})
     kept = [str(file.relative_to(tmp_path)) for file in (tmp_path / "kept").rglob("*.xml")]
     assert kept == ["kept/b/web_0.xml"]
+
+
+def test_where_definitions_cannot_be_kept_nothing_is_announced(tmp_path: Path) -> None:
+    (tmp_path / "kept").touch()  # a file is in the way, also of root
+
+    place = Place(tmp_path, definitions=str(tmp_path / "kept"))
+    assert f"definitions cannot be kept in {tmp_path}/kept" in vetoed(place, task())
+    assert "definitions cannot be kept" in opened(place)
+    assert isinstance(performed(place, task(EventType.REDEPLOY)), Done)  # what has been announced
+    (tmp_path / "kept").unlink()
+    assert opened(place) == ""
+    assert vetoed(place, with_machine(task(), host="b", target="")) == ""
 
 
 def test_without_definitions_the_failure_of_a_host_says_what_is_missing(place: Place) -> None:

@@ -61,6 +61,8 @@ class RunningDriver(Component):
             await driver.open()
         except Exception as error:  # whatever a foreign driver raises
             raise DriverUnusable(f"driver '{config.driver.name}': {error}") from error
+        if problem := driver.problem():
+            log.warning("the driver can do nothing at present", why=problem)
         dials = [make_tls_dial(place, self._certificates, ToDriver) for place in config.control]
         self.process = DriverProcess(
             *(config.driver.name, driver, config.hosts, dials, fences, config.at_once)

@@ -39,7 +39,7 @@ from forewarn.drivers.port import (
 from forewarn.drivers.registry import DriverType
 from forewarn.support.program import find_program
 from forewarn_libvirt.checks import why_not
-from forewarn_libvirt.definitions import Definitions
+from forewarn_libvirt.definitions import Definitions, NotKept
 from forewarn_libvirt.hosts import Hosts, Unreachable
 from forewarn_libvirt.machines import read_places
 from forewarn_libvirt.migrations import Migrations
@@ -99,7 +99,7 @@ class LibvirtDriver(Driver):
             return await self._work.check(task)
         try:
             return await self._call(why_not, task, self._options, self._hosts, self._definitions)
-        except (Unreachable, libvirt.libvirtError) as error:
+        except (Unreachable, NotKept, libvirt.libvirtError) as error:
             return Veto(str(error))
 
     async def observe(self, task: Task) -> Observed:
@@ -129,15 +129,15 @@ class LibvirtDriver(Driver):
 
     async def open(self) -> None:
         loop = asyncio.get_running_loop()
-        attempts = [
+        attempts = [loop.run_in_executor(self._threads, self._definitions.try_to_keep)]
+        attempts += [
             loop.run_in_executor(self._threads, self._hosts.try_to_reach, host)
             for host in self._watched
         ]
-        if attempts:
-            await asyncio.wait(attempts, timeout=OPEN_WITHIN)
+        await asyncio.wait(attempts, timeout=OPEN_WITHIN)
 
     def problem(self) -> str:
-        return self._hosts.problem(self._watched)
+        return self._hosts.problem(self._watched) or self._definitions.problem
 
     async def aclose(self) -> None:
         if self._work is not None:

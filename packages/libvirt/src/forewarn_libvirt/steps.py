@@ -16,7 +16,7 @@ import msgspec
 from forewarn.core.time import SECOND, Duration
 from forewarn.drivers.port import Task, TaskMachine
 from forewarn_libvirt import disks, migrations
-from forewarn_libvirt.definitions import Definitions
+from forewarn_libvirt.definitions import Definitions, NotKept
 from forewarn_libvirt.hosts import Domain, Hosts
 from forewarn_libvirt.migrations import Key, Migrations
 from forewarn_libvirt.notes import BEGUN, FROZEN, OVER, Note, with_note
@@ -291,7 +291,8 @@ class Steps:
                 if not self._options.keep_disks:
                     disks.delete(self._hosts.connection(domain.host), definition)
                 domain.undefine(definition, firmware=not self._options.keep_disks)
-            self._definitions.forget(domain.host, machine.name)
+            with contextlib.suppress(NotKept):
+                self._definitions.forget(domain.host, machine.name)
         return None
 
     # Of what that consists.
@@ -373,9 +374,10 @@ class Steps:
         if not host or host == machine.host:
             return
         domain = self._hosts.find(host, machine.name, machine.vm_id)
-        if domain is not None:
-            self._definitions.keep(domain)
-        self._definitions.forget(machine.host, machine.name)
+        with contextlib.suppress(NotKept):  # the next check of an event says so
+            if domain is not None:
+                self._definitions.keep(domain)
+            self._definitions.forget(machine.host, machine.name)
 
     def _act(self) -> None:
         if not self._may_act():
