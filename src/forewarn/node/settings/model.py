@@ -49,13 +49,6 @@ OTHER_VARIABLES = (  # not settings: read by the command line
 )
 
 
-RETIRED = {  # settings that an earlier version had, and what to do instead
-    "workers": "there are no workers any more; remove it, and let a node on the same host answer"
-    ' guests (see "Installation" in the documentation)',
-    "upstream": "there are no workers any more; remove it",
-}
-
-
 class SettingsError(Exception):
     """Settings that cannot be used. Each problem is one line, which says what would be right."""
 

@@ -30,7 +30,6 @@ from forewarn.node.settings.model import (
     OTHER_VARIABLES,
     PATHS,
     PREFIX,
-    RETIRED,
     SEPARATOR,
     LoadedSettings,
     Origin,
@@ -194,8 +193,7 @@ def _environment(environment: Mapping[str, str], problems: list[str], file: Laye
             continue
         key = _key_of(name)
         if key is None:
-            retired = RETIRED.get(name.removeprefix(PREFIX).lower())
-            problems.append(f"{name}: no such setting; {retired or instead_of(name, _variables())}")
+            problems.append(f"{name}: no such setting; {instead_of(name, _variables())}")
             continue
         origin = Origin(Source.ENVIRONMENT, name)
         try:
@@ -345,8 +343,7 @@ def assemble(layer: Layer, problems: list[str]) -> LoadedSettings:
         if kind is None:
             known = list(option_types(table)) if of_driver and dot else list(_TOP)
             shown = option if of_driver and dot else key
-            instead = RETIRED.get(key) or instead_of(shown, known)
-            problems.append(origin.prefix(f"{key}: unknown key; {instead}"))
+            problems.append(origin.prefix(f"{key}: unknown key; {instead_of(shown, known)}"))
             continue
         try:
             converted = msgspec.convert(value, kind)
