@@ -25,7 +25,6 @@ PAGES = (
     "howto/pytest.md",
     "howto/unittest.md",
     "coming-from/microsoft-mock.md",
-    "coming-from/amazon-ec2-metadata-mock.md",
 )
 
 
