@@ -449,6 +449,17 @@ def test_a_scale_sets_name_leads_to_no_suggestion_of_others(
         assert len(api.post("/v1/groups/fleet/scale-in", {"to": 0}).json()["events"]) == 2
 
 
+def test_a_scale_set_is_not_scaled_in_with_a_token_for_one_of_its_groups() -> None:
+    other = "{name: far, kind: scale-set, scale_set: fleet, machines: [{name: fleet_2}]}"
+    with Service(f"{SETS}  - {other}\n", sockets=True) as service:
+        api_with_token(service, "root", Role.ADMIN)
+        api = api_with_token(service, "bot", Role.OPERATOR, label="team=a")
+        for body in ({"to": 0}, {"count": 1}):
+            assert api.post("/v1/groups/fleet/scale-in", body).status == 403
+        assert service.events == []
+        assert all(service[f"fleet_{n}"].alive for n in range(3))
+
+
 def test_when_events_of_other_groups_are_due_is_not_shown(scene: Scene) -> None:
     api = api_with_token(scene.service, "hurried", Role.VIEWER, groups=("web",))
     assert scene.admin.get("/v1/clock").json()["next_due"] is not None
