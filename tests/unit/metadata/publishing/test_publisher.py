@@ -182,6 +182,26 @@ def test_what_was_before_is_shown_until_all_members_have_a_change() -> None:
     play(body)
 
 
+def test_a_late_confirmation_does_not_cover_what_was_to_be_hidden_after_it() -> None:
+    async def body(scene: Scene) -> None:
+        await scene.define("web", "db")
+        one, slow = scene.enter("web", "db"), scene.enter("web")
+        one.on_hide = silent
+        await scene.reboot("web")
+        await scene.reboot("db")
+        web, db = (number for number, _ in one.news)
+        scene.publisher.confirm(one, db)
+        assert one.hidden == {db}
+        scene.publisher.confirm(slow, web)
+        assert (one.hidden, slow.hidden) == ({web, db}, {web})
+        scene.publisher.hidden(one, [db])
+        assert (scene.is_shown("db"), scene.is_shown("web")) == (True, False)
+        scene.publisher.hidden(one, [web])
+        assert scene.is_shown("web")
+
+    play(body)
+
+
 def test_a_member_that_has_not_joined_or_knows_one_round_only_is_not_asked_to_hide() -> None:
     async def body(scene: Scene) -> None:
         await scene.define("web")
