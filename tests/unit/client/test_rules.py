@@ -381,6 +381,14 @@ def test_the_timeout_of_a_call_is_respected() -> None:
     assert len(stage.asks) == 1
 
 
+def test_an_endpoint_that_answers_in_between_is_not_taken_for_absent() -> None:
+    """As during a long restart: nothing listens, a proxy answers for it, nothing listens again."""
+    replies = [trouble("refused"), answer(503)] * 10
+    stage = ScriptedExchanges(in_turn(*replies, document(EVENT)))
+    assert len(stage.done(stage.rules.events(130))) == 1
+    assert stage.now - 1_000 > pace.ABSENT
+
+
 # Approving, and the rest
 
 
