@@ -1,11 +1,11 @@
 """`forewarn`, or a script or program that uses it, as a process of its own, without paying for the
 imports each time.
 
-Most of what a command costs is reading Python. A nursery has read it all and forks whenever a test
-wants a process; the child is as much a process as any other: it has its own files, environment,
-directory and signals, lives in the network of the thread that wanted it, and dies of kill -9. Who
-its parent is, and what /proc says it was started with, is not as in real life: a test that is about
-these starts it by `subprocess`.
+Most of what a command costs is reading Python. A fork server has read it all and forks whenever a
+test wants a process; the child is as much a process as any other: it has its own files,
+environment, directory and signals, lives in the network of the thread that wanted it, and dies of
+kill -9. Who its parent is, and what /proc says it was started with, is not as in real life: a test
+that is about these starts it by `subprocess`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SCRIPT = (sys.executable, "-c")
 NO_SITE = "-S"  # a program may be started with it to save time, which is saved here anyway
 UNBUFFERED = "PYTHONUNBUFFERED"  # a variable
 USUAL = {"stdin", "stdout", "stderr", "text", "env", "cwd", "sockets"}
-ROOM = "/" * 500  # among the words of the nursery, for those of what comes from it
+ROOM = "/" * 500  # among the words of the fork server, for those of what comes from it
 MAX_REQUEST = 128 * 1024  # bytes: the words, the environment
 NAMESPACES = ("net", "uts")  # those that a thread may have of its own; see netns.py
 MAX_SOCKETS = 8  # that one process is handed over
@@ -95,19 +95,19 @@ class Forked(subprocess.Popen[Any]):
                 streams.append(os.open(home, os.O_RDONLY))
                 closing.callback(os.close, streams[-1])
             fds = [*streams[:3], reported, *self._sockets, *streams[3:]]
-            self.pid = nursery().child(request, fds)
+            self.pid = fork_server().child(request, fds)
         self._child_created = True
         self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)  # type: ignore[attr-defined]
 
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
-        """As `waitpid` would have it, which only the nursery may ask."""
+        """As `waitpid` would have it, which only the fork server may ask."""
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._ended, selectors.EVENT_READ)
             if not waiting.select(0 if wait_flags & os.WNOHANG else None):
                 return 0, 0
         output = os.read(self._ended, 16)
         os.close(self._ended)
-        assert output, "the nursery has died"
+        assert output, "the fork server has died"
         return self.pid, int(output)
 
     def _internal_poll(self, *_: Any, **__: Any) -> int | None:
@@ -160,7 +160,7 @@ def run(
     words: Sequence[str | Path], *, timeout: float | None = None, check: bool = False, **more: Any
 ) -> subprocess.CompletedProcess[str]:
     """`subprocess.run` of a `forewarn` command or a script, as text."""
-    from helpers.waiting import LIMIT  # here, since the nursery runs this file as a program
+    from helpers.waiting import LIMIT  # here, since the fork server runs this file as a program
 
     if more.pop("capture_output", False):
         more |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -183,8 +183,8 @@ def run_script(
     return run([*SCRIPT, script, *arguments], capture_output=True, **more)
 
 
-class Zygote:
-    """The other side of the nursery, in the process that runs the tests."""
+class ForkServer:
+    """The other side of the fork server, in the process that runs the tests."""
 
     def __init__(self) -> None:
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -209,9 +209,9 @@ class Zygote:
 
 
 @functools.cache
-def nursery() -> Zygote:
-    assert not _namespaces(), "a nursery ends with the network that it was made in"
-    made = Zygote()
+def fork_server() -> ForkServer:
+    assert not _namespaces(), "a fork server ends with the network that it was made in"
+    made = ForkServer()
     atexit.register(made.close)
     return made
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from helpers.forked_cli import MAX_REQUEST, nursery
+from helpers.forked_cli import MAX_REQUEST, fork_server
 
 STUB = """\
 #!/bin/sh
@@ -31,7 +31,7 @@ STUB = """\
 import json, os, select, signal, socket, sys
 
 line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-line.connect({desk!r})
+line.connect({listener!r})
 asked = {{"words": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd()}}
 passed_on = signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1
 signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)
@@ -66,29 +66,29 @@ os._exit(os.waitstatus_to_exitcode(status))
 @functools.cache
 def forked_bin() -> Path:
     """Put it before everything else in the PATH."""
-    nursery()
+    fork_server()
     where = Path(tempfile.mkdtemp(prefix="forewarn-bin-"))
     atexit.register(shutil.rmtree, where)
-    desk = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    desk.bind(str(where / "desk"))
-    desk.listen()
-    threading.Thread(target=_keep, args=(desk,), daemon=True).start()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(str(where / "listener"))
+    listener.listen()
+    threading.Thread(target=_keep, args=(listener,), daemon=True).start()
     stub = where / "bin" / "forewarn"
     stub.parent.mkdir()
-    stub.write_text(STUB.format(python=sys.executable, desk=str(where / "desk")))
+    stub.write_text(STUB.format(python=sys.executable, listener=str(where / "listener")))
     stub.chmod(0o755)
     return stub.parent
 
 
-def _keep(desk: socket.socket) -> None:
+def _keep(listener: socket.socket) -> None:
     """Have a process forked for each stub that asks, and end it if the stub is gone."""
     real: dict[socket.socket, int] = {}
     with selectors.DefaultSelector() as waiting:
-        waiting.register(desk, selectors.EVENT_READ)
+        waiting.register(listener, selectors.EVENT_READ)
         while True:
             for key, _ in waiting.select():
-                if key.fileobj is desk:
-                    line, _ = desk.accept()
+                if key.fileobj is listener:
+                    line, _ = listener.accept()
                     try:
                         real[line] = _forked(line)
                     except ProcessLookupError:  # it has ended already
@@ -106,9 +106,9 @@ def _keep(desk: socket.socket) -> None:
 
 
 def _forked(stub: socket.socket) -> int:
-    """The nursery itself tells the stub how it ended."""
+    """The fork server itself tells the stub how it ended."""
     packed, fds, _, _ = socket.recv_fds(stub, MAX_REQUEST, 3)
-    pid = nursery().child(msgspec.json.decode(packed), [*fds, stub.fileno()])
+    pid = fork_server().child(msgspec.json.decode(packed), [*fds, stub.fileno()])
     for fd in fds:
         os.close(fd)
     pidfd = os.pidfd_open(pid)

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from forewarn.testing.enclosure import start
-from helpers.forked_cli import Forked, is_program, nursery
+from helpers.forked_cli import Forked, fork_server, is_program
 
 
 def fork_programs(patch: pytest.MonkeyPatch) -> None:
     """Let every scenario fork its command, if that is a Python program without a namespace."""
     really_start = start.start
-    nursery()
+    fork_server()
 
     def start_or_fork(
         argv: Sequence[str], namespaces: Sequence[tuple[int, int]], **details: Any

@@ -28,7 +28,7 @@ from typing import ParamSpec, Self, TypeVar
 import pytest
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
-from helpers.forked_cli import FOREWARN, nursery, start
+from helpers.forked_cli import FOREWARN, fork_server, start
 from helpers.process import Running, end
 from helpers.waiting import LIMIT
 
@@ -115,7 +115,7 @@ class Namespace:
         command = [str(word) for word in argv]
         before = _die_with_parent()
         if tuple(command[:3]) == FOREWARN:
-            nursery()  # here, not inside
+            fork_server()  # here, not inside
             before = ()
         process = self.call(
             start,

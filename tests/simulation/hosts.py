@@ -305,7 +305,7 @@ class Hosts(Simulation):
                 await self.surviving(self.node.__aenter__())
                 break
             except Killed:
-                await self.bury()
+                await self.end_processes()
         self.node._tasks._on_error = self.on_failed_task
         self._move = self.node.platform.record_move
         self.node.platform.record_move = self.record_move  # type: ignore[method-assign]
@@ -371,7 +371,7 @@ class Hosts(Simulation):
             await guard.pause(max(0.0, self._begun + PROMISES_OVER - self.loop.time()))
         await super().advance(by)
 
-    async def bury(self, *, silent: bool | None = None) -> None:
+    async def end_processes(self, *, silent: bool | None = None) -> None:
         self.see_time()
         self.deaths += 1
         self.kill.again(len(self.disk.commits), self.chance)
@@ -617,7 +617,7 @@ class HostsScript(Script):
         try:
             await work
         except Killed:
-            await sim.bury()
+            await sim.end_processes()
             await guard.pause(sim.chance.choice([0, 1, 5, 20]))
             await sim.restart(sim.chance.choice([0, SECOND, MINUTE, 2 * HOUR]))
 

@@ -156,7 +156,7 @@ class Moves(Simulation):
         try:
             await work
         except Killed:
-            await self.bury()
+            await self.end_processes()
             await self.restart(self.chance.choice([0, SECOND, 20 * MINUTE]))
 
     async def _something(self) -> None:

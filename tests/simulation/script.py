@@ -51,7 +51,7 @@ class Script:
         try:
             await work
         except Killed:
-            await sim.bury()
+            await sim.end_processes()
             away = sim.chance.choice([0, SECOND, MINUTE, 20 * MINUTE, 2 * HOUR])
             await sim.restart(away)
 

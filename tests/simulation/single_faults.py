@@ -83,7 +83,7 @@ async def control_is_away(script: SingleFaults, _: HostNode, seconds: float | No
     """Until it is started again, or another control node takes over."""
     sim = script.sim
     sim.store.died.set()
-    await sim.bury()
+    await sim.end_processes()
     await guard.pause(sim.chance.uniform(0, AWAY) if seconds is None else seconds)
     await sim.restart(0)
 

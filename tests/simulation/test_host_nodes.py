@@ -73,7 +73,7 @@ class SilentLeader(CutOff):
             await self.catch_up()
             await guard.pause(step * 0.3)
             sim.store.died.set()
-            await sim.bury(silent=True)
+            await sim.end_processes(silent=True)
             await guard.pause(LEASE)
             await sim.restart(0)
             await guard.pause(2.0)

@@ -39,7 +39,7 @@ async def live(kill: Kill, away: int = 0) -> Simulation:
                 return sim
             await sim.advance(5 * MINUTE)
         except Killed:
-            await sim.bury()
+            await sim.end_processes()
             await sim.restart(away)
 
 

@@ -31,7 +31,7 @@ class UnreportedMoves(CutOff):
         await sim.operate_reboot(self.machine, source)
         if chance.random() < 0.5:
             sim.store.died.set()
-            await sim.bury()
+            await sim.end_processes()
             await sim.restart(0)
             await self.catch_up()
         if chance.random() < 0.5:

@@ -242,12 +242,12 @@ class Simulation:
                 await self.surviving(self.node.__aenter__())
                 break
             except Killed:
-                await self.bury()
+                await self.end_processes()
         self.see_time()
         self.note("up", engine="memory")
         self._recorder.state(self.store, self.at)
 
-    async def bury(self) -> None:
+    async def end_processes(self) -> None:
         """The process is gone: nothing of it runs on, and nothing is put in order."""
         self.deaths += 1
         self.kill.again(len(self.disk.commits), self.chance)

@@ -140,4 +140,4 @@ def test_a_forked_command_ends_with_its_terminal(tmp_path: Path, end: signal.Sig
     process.send_signal(end)
     assert running.wait() == (-end if end == signal.SIGKILL else 0)  # the streams are closed, too
     with start([*FOREWARN, "--version"], stdout=subprocess.DEVNULL) as still:
-        assert still.wait(LIMIT) == 0  # there is a nursery for the next one
+        assert still.wait(LIMIT) == 0  # there is a fork server for the next one

@@ -17,7 +17,7 @@ import pytest
 from forewarn.core.registry import HostPut
 from forewarn.store import Commit
 from helpers import patroni
-from helpers.forked_cli import Forked, nursery
+from helpers.forked_cli import Forked, fork_server
 from helpers.netns import needs_root
 from helpers.paths import HELPERS
 from helpers.patroni import Cluster
@@ -37,7 +37,7 @@ class ControlNodes:
         self._threads = [threading.Thread(target=self._keep, args=(name,)) for name in CONTROL]
 
     def __enter__(self) -> ControlNodes:
-        nursery()  # here, not inside
+        fork_server()  # here, not inside
         self.hurry()
         for thread in self._threads:
             thread.start()
