@@ -35,9 +35,9 @@ MAX_STEPS = 64
 T = TypeVar("T")
 
 _TOKEN = re.compile(
-    r"""(?:\s|//[^\n]*)*(?:(?P<text>'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")"""
+    r"""(?:\s|//[^\n]*)*(?:(?P<text>'(?:[^'\\\n]|\\[ntr\\'"])*'|"(?:[^"\\\n]|\\[ntr\\'"])*")"""
     r"|(?P<number>\d{1,15}(?:\.\d{1,9})?(?!\w))|(?P<word>!?in~|!?[A-Za-z_]\w*(?:-\w+)*)"
-    r"|(?P<symbol>[=!<>]=|[=!]~|[<>=|(),.\[\]*-])|(?P<end>\Z)|(?P<other>.+))",
+    r"|(?P<symbol>[=!<>]=|[=!]~|<>|[<>=|(),.\[\]*-])|(?P<end>\Z)|(?P<other>.+))",
     re.ASCII | re.DOTALL,
 )
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
@@ -216,6 +216,8 @@ class _Parser:
             compare, others = r.LISTS[positive], self._listed(self._operand)
             self._expect(")")
         else:
+            if positive in r.ORDERS and self._token.kind == "text":
+                self._fail("a number")
             compare, others = r.TESTS[positive], [self._operand()]
         return _Read(
             r.comparison(compare, left.value, [o.value for o in others], positive == name),

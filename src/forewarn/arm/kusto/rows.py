@@ -103,13 +103,11 @@ def _has(text: str, term: str) -> bool:
     return False
 
 
+ORDERS = {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge}
 TESTS: dict[str, Callable[[Value, Value], bool]] = {
     "==": _equal,
     "=~": _of_texts(str.__eq__, cased=False),
-    "<": _of_numbers(operator.lt),
-    ">": _of_numbers(operator.gt),
-    "<=": _of_numbers(operator.le),
-    ">=": _of_numbers(operator.ge),
+    **{name: _of_numbers(test) for name, test in ORDERS.items()},
     **{
         name + ("_cs" if cased else ""): _of_texts(test, cased=cased)
         for name, test in {
@@ -122,7 +120,12 @@ TESTS: dict[str, Callable[[Value, Value], bool]] = {
     },
 }
 LISTS = {"in": _equal, "in~": TESTS["=~"]}
-NEGATED = {"!=": "==", "!~": "=~", **{f"!{n}": n for n in (*TESTS, *LISTS) if n[0].isalpha()}}
+NEGATED = {
+    "!=": "==",
+    "<>": "==",
+    "!~": "=~",
+    **{f"!{name}": name for name in (*TESTS, *LISTS) if name[0].isalpha()},
+}
 
 
 def comparison(

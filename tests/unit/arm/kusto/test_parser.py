@@ -113,6 +113,7 @@ def run(text: str, rows: list[dict[str, Any]] = SAMPLE) -> list[dict[str, Any]]:
             [("web-1",), ("web-2",), ("sql",)],
         ),
         ("| where properties.count != 10 | where properties.count < 3 | project name", [("sql",)]),
+        ("| where properties.count <> 10 and location <> 'west' | project name", [("sql",)]),
         (
             "| where name == 'sql' | project split(id, '/')[2], split(id, '/', 6)[0],"
             " tolower(name), properties.zones[-1]",
@@ -176,6 +177,8 @@ def test_a_query_gives_the_rows_that_kusto_gives(steps: str, expected: list[Any]
         ("Resources | where name !like 'a'", 24, "!contains"),
         ("Resources | where name = 'a'", 24, "=~"),
         ("Resources | where name == 'a", 27, "'a"),
+        (r"Resources | where name == 'C:\Users'", 27, r"\Users"),
+        ("Resources | where name > 'a'", 26, "a number"),
         ("Resources | where name == a", 27, "column"),
         ("Resources | where name in 'a'", 27, "'('"),
         ("Resources | where name in ()", 28, "a column"),
@@ -346,7 +349,9 @@ OPERANDS: st.SearchStrategy[Pair] = st.sampled_from(
         ("split(name, 'a')[-1]", lambda row: row["name"].split("a")[-1]),
     ]
 )
-LITERALS = (TEXTS | st.integers(-3, 3) | st.booleans()).map(lambda v: (literal(v), lambda _: v))
+NUMBERS = (st.integers(-3, 3) | st.just(2.5)).map(lambda v: (literal(v), lambda _: v))
+LITERALS = (TEXTS | st.booleans()).map(lambda v: (literal(v), lambda _: v)) | NUMBERS
+ORDERS = ["<", ">="]
 
 
 def compared(left: Pair, operator: str, right: Pair) -> Pair:
@@ -368,7 +373,10 @@ def joined(word: str, parts: list[Pair]) -> Pair:
 
 
 LEAVES = (
-    st.builds(compared, OPERANDS, st.sampled_from(sorted(COMPARED)), OPERANDS | LITERALS)
+    st.builds(
+        compared, OPERANDS, st.sampled_from(sorted(COMPARED.keys() - ORDERS)), OPERANDS | LITERALS
+    )
+    | st.builds(compared, OPERANDS, st.sampled_from(ORDERS), OPERANDS | NUMBERS)
     | st.builds(
         listed, OPERANDS, st.sampled_from(["in", "!in", "in~", "!in~"]), st.lists(TEXTS, min_size=1)
     )
