@@ -181,6 +181,7 @@ def test_what_get_returns_can_be_sent_back_with_the_url(
         ({"eventDeliverySchema": "CustomInputSchema"}, "must be one of EventGridSchema"),
         ({"destination": {"properties": {"endpointUrl": "x"}}}, "is not a URL"),
         ({"destination": None}, "is not a URL"),
+        ({"labels": "x"}, "labels must be a list"),
         (
             {"destination": {"properties": {"endpointUrl": "http://127.0.0.1:1/"}}},
             "could not be validated: http://127.0.0.1:1 cannot be reached",
@@ -212,6 +213,10 @@ def test_a_receiver_that_does_not_validate_is_refused(
     [
         (TOPIC, topic(topicType="Microsoft.Storage.StorageAccounts"), (400, "InvalidRequest")),
         (TOPIC, topic(source="/subscriptions/other"), (400, "InvalidRequest")),
+        (TOPIC, topic(inputSchema="CloudEventSchemaV1_0"), (400, "InvalidRequest")),
+        (TOPIC, {**topic(), "properties": "x"}, (400, "InvalidRequest")),
+        (TOPIC, {**topic(), "location": {"name": "x"}}, (400, "InvalidRequest")),
+        (TOPIC, {**topic(), "tags": ["x"]}, (400, "InvalidRequest")),
         (TOPIC[:-6] + "a_b", topic(), (400, "InvalidRequest")),
         (TOPIC.replace("forewarn", "none"), topic(), (404, "ResourceGroupNotFound")),
         (WEBHOOK.replace("events", "none"), {}, (404, "ResourceNotFound")),

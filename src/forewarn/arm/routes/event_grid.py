@@ -21,6 +21,7 @@ from forewarn.core.access import Role
 from forewarn.notify.config import MAX_TABLES, url_problem
 from forewarn.notify.targets.event_grid import EVENT_TYPE
 from forewarn.service.access.secret import hidden
+from forewarn.support.text import listing
 
 TOPICS = "/providers/Microsoft.EventGrid/systemTopics"
 TOPIC = RESOURCE_GROUP + TOPICS + "/{topic}"
@@ -55,16 +56,18 @@ async def put_topic(request: Request) -> Answer:
         name = hidden(names["resource_group"][:100])
         raise ArmError(404, "ResourceGroupNotFound", f"Resource group '{name}' was not found.")
     wanted = {"topicType": TOPIC_TYPE, "source": f"/subscriptions/{names['subscription']}"}
-    for path, _ in differences({**wanted, **(body.get("properties") or {})}, wanted, ""):
-        if path in wanted:
-            raise _invalid(
-                f"properties.{path} must be '{wanted[path]}'; no other events are published"
-            )
+    fixed = {**wanted, "provisioningState": "Succeeded"}
+    for path, _ in differences(body.get("properties"), fixed, "properties"):
+        has = listing([f"{name} '{value}'" for name, value in wanted.items()])
+        raise _invalid(f"{hidden(path[:100])} cannot be changed: a topic has {has}")
+    location, tags = body.get("location"), body.get("tags")
+    if not isinstance(location, str | None) or not isinstance(tags, dict | None):
+        raise _invalid("location must be a text, and tags an object")
     place = TOPIC.format(**names)
     known = (await _kept(request)).get(_key(request))
     if known is not None and known["id"].lower() != place.lower():
         raise ArmError(409, "Conflict", f"There is another topic of this name: '{known['id']}'.")
-    kept = {"id": place, "location": body.get("location"), "tags": body.get("tags"), **wanted}
+    kept = {"id": place, "location": location, "tags": tags, **wanted}
     return await _subscribe(request, kept, _topic)
 
 
@@ -100,7 +103,9 @@ async def put_webhook(request: Request) -> Answer:
     topic = await _found(request, "")
     values = _settable(request.body().get("properties") or {})
     begins = str(values.get(BEGINS) or "")
-    kept = {"id": WEBHOOK.format(**request.names), "labels": values.get(LABELS), "begins": begins}
+    if not isinstance(labels := values.get(LABELS), list | None):
+        raise _invalid(f"properties.{LABELS} must be a list")
+    kept = {"id": WEBHOOK.format(**request.names), "labels": labels, "begins": begins}
     kept["table"] = {"event-grid": _target(values, begins, topic["source"] + "/")}
     return await _subscribe(request, kept, _webhook)
 
