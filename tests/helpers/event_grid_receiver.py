@@ -54,8 +54,10 @@ class EventGridReceiver(LocalServer):
                 self.send_response(status)
                 for name, value in {**headers, "Content-Length": str(len(body))}.items():
                     self.send_header(name, value)
-                if 300 <= status < 400:
+                if status >= 300:  # whatever goes wrong there is of no use here
                     self.send_header("Location", "/elsewhere")
+                    self.send_header("Retry-After", "9" * 20)
+                    self.send_header("Set-Cookie", f"c{len(receiver.events)}={'x' * 1_000}")
                 self.end_headers()
                 self.wfile.write(body)
 

@@ -29,6 +29,7 @@ MACHINES = f"{GROUP}/providers/Microsoft.Compute/virtualMachines"
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follower, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(follower, "FIRST_PAUSE_REFUSED", 0.01)
+    monkeypatch.setattr(follower, "LONGEST_PAUSE_REFUSED", 0.01)
 
 
 @pytest.fixture
@@ -162,17 +163,18 @@ def test_nothing_is_sent_to_a_receiver_that_does_not_validate(
 
 def test_a_receiver_that_fails_for_a_day_gets_everything(receiver: EventGridReceiver) -> None:
     async def play() -> None:
-        receiver.statuses = [500, 500, 307, 429, 400]
+        receiver.statuses = [500, 500, 307, 429, 400, 410]
         async with world(grid(receiver)) as w:
             await publish(w, "web")
             event = await w.reboot("web-0")
             await until_async(lambda: len(receiver.events) >= 2)
             await w.advance(DAY)
-            await delivered(receiver, 8)
-            assert receiver.statuses_of(event) == ["Scheduled"] * 6 + ["Started", "Completed"]
+            await delivered(receiver, 9)
+            assert receiver.statuses_of(event) == ["Scheduled"] * 7 + ["Started", "Completed"]
             assert len({found["id"] for found, _ in receiver.events}) == 3
             counts = [headers["aeg-delivery-count"] for _, headers in receiver.events]
-            assert counts == ["0", "1", "2", "3", "4", "5", "0", "0"]
+            assert counts == ["0", "1", "2", "3", "4", "5", "6", "0", "0"]
+            assert not any("cookie" in headers for _, headers in receiver.events)
 
     run(play())
 

@@ -108,6 +108,8 @@ class HttpSender(Sender):
             raise DeliveryFailed(f"{where} cannot be reached: {reason(error)}") from None
         except (httpx.InvalidURL, ValueError) as error:  # a header that cannot be sent
             raise DeliveryFailed(f"{where}: {type(error).__name__}", refused=True) from None
+        finally:
+            self._client.cookies.clear()  # every message is like the first
         if not 200 <= status < 300:
             refused = status < 500 and status not in _TRANSIENT
             raise DeliveryFailed(
