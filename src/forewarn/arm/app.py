@@ -18,7 +18,7 @@ from litestar.exceptions import HTTPException
 
 from forewarn.arm import routing
 from forewarn.arm.admission import ArmAdmission, from_refusal
-from forewarn.arm.errors import CODE_OF_STATUS, ArmError, refusal
+from forewarn.arm.errors import CODE_OF_STATUS, ArmError, refusal, unavailable
 from forewarn.arm.not_offered import not_offered
 from forewarn.arm.operations import Operations
 from forewarn.arm.options import check_options
@@ -121,13 +121,10 @@ class ArmApp:
         began, task = guard.monotonic(), self._changes.start(work, "a change")
         while not task.done():
             if (waited := min(store.waited(), guard.monotonic() - began)) >= patience:
-                raise ArmError(
-                    503,
-                    "ServiceUnavailable",
+                raise unavailable(
                     f"The database has not confirmed a commit for {patience:g} s, so it is not"
                     " known whether the change happens. Repeat the request with the same"
-                    " x-ms-client-request-id.",
-                    headers={"Retry-After": "1"},
+                    " x-ms-client-request-id."
                 )
             await asyncio.wait([task], timeout=patience - waited)
         answer: Answer = await task
@@ -267,21 +264,11 @@ def _error_of(error: Exception, base_url: str, scope: Any) -> ArmError:
             code = CODE_OF_STATUS.get(kind.status, "BadRequest")
             return ArmError(kind.status, code, f"{error}.", headers=headers)
         case NotLeading():
-            return ArmError(503, "ServiceUnavailable", f"{error}.", headers={"Retry-After": "1"})
+            return unavailable(f"{error}.")
         case StoreUnreadable():
-            return ArmError(
-                503,
-                "ServiceUnavailable",
-                f"The state could not be read: {error}.",
-                headers={"Retry-After": "1"},
-            )
+            return unavailable(f"The state could not be read: {error}.")
         case StoreFailed():
-            return ArmError(
-                503,
-                "ServiceUnavailable",
-                f"The change could not be stored and has not happened: {error}.",
-                headers={"Retry-After": "1"},
-            )
+            return unavailable(f"The change could not be stored and has not happened: {error}.")
     log.error(
         "a request could not be answered",
         method=scope["method"],

@@ -74,6 +74,18 @@ def unwrap(result: Any) -> Any:
     return result
 
 
+def not_allowed(message: str) -> ArmError:
+    return ArmError(409, "OperationNotAllowed", message)
+
+
+def invalid_parameter(message: str) -> ArmError:
+    return ArmError(400, "InvalidParameter", message)
+
+
+def unavailable(message: str) -> ArmError:
+    return ArmError(503, "ServiceUnavailable", message, headers={"Retry-After": "1"})
+
+
 def not_found(kind: str, name: str, resource_group: str) -> ArmError:
     return ArmError(
         404,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from forewarn.arm.errors import ArmError, not_found
+from forewarn.arm.errors import ArmError, invalid_parameter, not_found
 from forewarn.control.http.access.authorization import host_visible, visible_on_host
 from forewarn.control.http.context import CallContext
 from forewarn.control.views.azure import (
@@ -215,10 +215,8 @@ class Inventory:
             return [(group, machine) for _, group, machine in members]
         by_id = self._by_id(scale_set, ids)
         if unknown := [id for id, member in by_id.items() if member is None]:
-            raise ArmError(
-                400,
-                "InvalidParameter",
-                f"Scale set '{scale_set.name}' has no instance {', '.join(unknown)}.",
+            raise invalid_parameter(
+                f"Scale set '{scale_set.name}' has no instance {', '.join(unknown)}."
             )
         return [member for member in by_id.values() if member is not None]
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from forewarn.arm.errors import ArmError
+from forewarn.arm.errors import ArmError, invalid_parameter
 from forewarn.arm.windows_time_zones import name_of, zone_of
 from forewarn.core.time import MINUTE
 from forewarn.core.windows.model import MINUTES_A_DAY, Blackout, Window
@@ -196,4 +196,4 @@ def _time(minutes: int) -> str:
 
 
 def _invalid(name: str, problem: str) -> ArmError:
-    return ArmError(400, "InvalidParameter", f"{PROPERTY}.{name}: {problem}.")
+    return invalid_parameter(f"{PROPERTY}.{name}: {problem}.")

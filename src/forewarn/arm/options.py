@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
-from forewarn.arm.errors import ArmError
+from forewarn.arm.errors import ArmError, invalid_parameter
 from forewarn.service.access.secret import hidden
 
 FILTER, EXPAND, SELECT, TOP, SKIP = "$filter", "$expand", "$select", "$top", "$skiptoken"
@@ -145,7 +145,7 @@ def _test(field: Field, compare: Callable[[str, str], bool], value: str) -> Pred
 
 
 def invalid(name: str, problem: str) -> ArmError:
-    return ArmError(400, "InvalidParameter", f"The query option {hidden(name)}: {problem}.")
+    return invalid_parameter(f"The query option {hidden(name)}: {problem}.")
 
 
 def _shown(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from forewarn.arm.errors import ArmError, unwrap
+from forewarn.arm.errors import ArmError, invalid_parameter, unwrap
 from forewarn.arm.inventory import Inventory
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import COMPUTE, RESOURCE_GROUP
@@ -43,10 +43,8 @@ def precondition_of(request: Request, template: str) -> Precondition | None:
     if request.method == "GET" or not (if_match or if_none_match):
         return None
     if not template.startswith((MACHINE, SCALE_SET)):
-        raise ArmError(
-            400,
-            "InvalidParameter",
-            "This operation takes no If-Match and no If-None-Match: what it changes has no ETag.",
+        raise invalid_parameter(
+            "This operation takes no If-Match and no If-None-Match: what it changes has no ETag."
         )
     try:
         current = _current(request)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from forewarn.arm.errors import ArmError
+from forewarn.arm.errors import ArmError, invalid_parameter, not_allowed
 from forewarn.arm.times import iso_duration, parse_iso_duration
 from forewarn.core import EventType, Policy
 from forewarn.core.deciding.removals import MAX_TERMINATE_NOTICE, MIN_TERMINATE_NOTICE
@@ -141,11 +141,9 @@ def _check_capacity(capacity: Any, current: int, name: str) -> None:
     if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 0:
         raise _invalid(CAPACITY, f"must be a number of machines, not {capacity!r}")
     if capacity > current:
-        raise ArmError(
-            409,
-            "OperationNotAllowed",
+        raise not_allowed(
             f"Scale set '{name}' has {counted(current, 'machine')} and cannot be scaled out to"
-            f" {capacity}: machines are added with the fleet file.",
+            f" {capacity}: machines are added with the fleet file."
         )
 
 
@@ -181,4 +179,4 @@ def _require_boolean(path: str, value: Any) -> None:
 
 
 def _invalid(path: str, problem: str) -> ArmError:
-    return ArmError(400, "InvalidParameter", f"{path} {problem}.")
+    return invalid_parameter(f"{path} {problem}.")

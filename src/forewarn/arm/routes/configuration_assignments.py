@@ -21,7 +21,7 @@ from forewarn.arm.assignments import (
     own_labels,
     relabelled,
 )
-from forewarn.arm.errors import ArmError, not_found, unwrap
+from forewarn.arm.errors import ArmError, invalid_parameter, not_allowed, not_found, unwrap
 from forewarn.arm.options import PAGED
 from forewarn.arm.paging import page
 from forewarn.arm.request import Answer, Request
@@ -74,19 +74,19 @@ async def put_assignment(request: Request) -> Answer:
         if found.configuration == configuration.name:
             if found.name.lower() == name.lower():
                 return Answer(body=_view(found))
-            raise _refused(
+            raise not_allowed(
                 f"Maintenance configuration '{configuration.name}' is assigned to '{target.id}'"
                 f" already, as '{found.name}'."
             )
     if not is_assignable(configuration):
-        raise _refused(
+        raise not_allowed(
             f"Maintenance configuration '{configuration.name}' is for machines with the labels"
             f" '{configuration.select}', and cannot be assigned to others; change its selector, or"
             " the labels of the machines."
         )
     label = assigned_label(configuration.name)
     if problem := labels_problem({label: name}):
-        raise ArmError(400, "InvalidParameter", f"configurationAssignmentName: {problem[1]}.")
+        raise invalid_parameter(f"configurationAssignmentName: {problem[1]}.")
     replaced = _named(before, name)
     removed = {} if replaced is None else _removal(request, target, replaced)
     await _relabel(request, target, {**removed, label: name})
@@ -110,18 +110,12 @@ def _configuration(request: Request, target: Target) -> MaintenanceConfiguration
     properties = request.body().get("properties")
     properties = properties if isinstance(properties, dict) else {}
     if properties.get("filter"):
-        raise ArmError(
-            400,
-            "InvalidParameter",
-            "properties.filter: a configuration is assigned to the resource in the path.",
+        raise invalid_parameter(
+            "properties.filter: a configuration is assigned to the resource in the path."
         )
     resource = properties.get("resourceId") or target.id
     if str(resource).lower() != target.id.lower():
-        raise ArmError(
-            400,
-            "InvalidParameter",
-            f"properties.resourceId: must be '{target.id}', as in the path.",
-        )
+        raise invalid_parameter(f"properties.resourceId: must be '{target.id}', as in the path.")
     id = str(properties.get("maintenanceConfigurationId") or "")
     name = id.rpartition("/")[2]
     found = find(request, name) if id.lower() == configuration_id(name).lower() else None
@@ -141,13 +135,13 @@ def _removal(request: Request, target: Target, found: Assignment) -> dict[str, s
     configuration = find(request, found.configuration)
     if configuration is None or not is_assignable(configuration):
         select = configuration.select if configuration else ""
-        raise _refused(
+        raise not_allowed(
             f"Maintenance configuration '{found.configuration}' is for"
             f" {f'all machines with the labels {select!r}' if select else 'all machines'}: this"
             " assignment cannot be deleted; change its selector, or the labels of the machines."
         )
     if label not in own_labels(target):
-        raise _refused(
+        raise not_allowed(
             f"'{found.name}' is an assignment of the group that '{target.id}' is in; delete it"
             " there."
         )
@@ -183,7 +177,3 @@ def _view(assignment: Assignment) -> dict[str, Any]:
             "resourceId": assignment.resource,
         },
     }
-
-
-def _refused(message: str) -> ArmError:
-    return ArmError(409, "OperationNotAllowed", message)

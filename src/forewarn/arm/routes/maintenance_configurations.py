@@ -19,7 +19,7 @@ from typing import Any
 from forewarn.arm import inventory as i
 from forewarn.arm import maintenance_windows as windows
 from forewarn.arm.assignments import assigned_label, assignments_in
-from forewarn.arm.errors import ArmError, not_found, unwrap
+from forewarn.arm.errors import ArmError, invalid_parameter, not_allowed, not_found, unwrap
 from forewarn.arm.options import PAGED
 from forewarn.arm.paging import page
 from forewarn.arm.request import Answer, Request
@@ -58,11 +58,9 @@ async def get_configuration(request: Request) -> Answer:
 @route("PUT", CONFIGURATION, role=Role.OPERATOR, limited=False)
 async def put_configuration(request: Request) -> Answer:
     if not _is_here(request):
-        raise ArmError(
-            409,
-            "OperationNotAllowed",
+        raise not_allowed(
             "Maintenance configurations belong to the whole fleet: they are in resource group"
-            f" '{azure.DEFAULT_RESOURCE_GROUP}' of subscription '{azure.DEFAULT_SUBSCRIPTION}'.",
+            f" '{azure.DEFAULT_RESOURCE_GROUP}' of subscription '{azure.DEFAULT_SUBSCRIPTION}'."
         )
     name = request.names["name"]
     known = find(request, name)
@@ -87,11 +85,9 @@ async def delete_configuration(request: Request) -> Answer:
     groups = list(request.call.platform.machine_index.groups())
     assigned = await asyncio.to_thread(assignments_in, groups, [known])
     if assigned:
-        raise ArmError(
-            409,
-            "OperationNotAllowed",
+        raise not_allowed(
             f"Maintenance configuration '{known.name}' is assigned to"
-            f" {listing([found.resource for found in assigned])}; delete its assignments first.",
+            f" {listing([found.resource for found in assigned])}; delete its assignments first."
         )
     unwrap(await request.context.configurations.remove(known.name, request.call.by))
     return Answer(body=_view(known))
@@ -228,4 +224,4 @@ def _merged(before: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _invalid(name: str, problem: str) -> ArmError:
-    return ArmError(400, "InvalidParameter", f"{name}: {problem}.")
+    return invalid_parameter(f"{name}: {problem}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from forewarn.arm.errors import ArmError, unwrap
+from forewarn.arm.errors import ArmError, not_allowed, unwrap
 from forewarn.arm.inventory import Inventory
 from forewarn.arm.operations import accepted, rollout_id
 from forewarn.arm.request import Answer, Request
@@ -51,7 +51,7 @@ async def start_rolling_upgrade(request: Request) -> Answer:
 async def cancel_rolling_upgrade(request: Request) -> Answer:
     latest = _latest(request)
     if latest is None or latest.ended_at is not None:
-        raise _conflict(f"No upgrade of scale set '{request.names['scale_set']}' is under way")
+        raise not_allowed(f"No upgrade of scale set '{request.names['scale_set']}' is under way.")
     unwrap(await request.call.rollouts.abort(latest.id, request.call.by, "cancelled by the API"))
     return Answer()
 
@@ -77,9 +77,9 @@ async def _reimage(request: Request, members: list[tuple[Group, Machine]]) -> An
     notices = [group.policy.image_notice for group, _ in members]
     known = [notice for notice in notices if notice is not None]
     if not known or len(known) < len(notices):
-        raise _conflict(
+        raise not_allowed(
             "Instances are not reimaged unannounced; first enable"
-            f" {PROFILE}.osImageNotificationProfile"
+            f" {PROFILE}.osImageNotificationProfile."
         )
     id, call = request.operation_id(), request.call
     wanted = RolloutRequest(
@@ -102,7 +102,3 @@ def _latest(request: Request) -> Rollout | None:
         if rollout.id.startswith(REIMAGE) and names & {step.group for step in rollout.steps}
     ]
     return max(found, key=lambda rollout: rollout.created_at, default=None)
-
-
-def _conflict(problem: str) -> ArmError:
-    return ArmError(409, "OperationNotAllowed", f"{problem}.")

@@ -6,7 +6,7 @@ import asyncio
 
 from forewarn.arm import views
 from forewarn.arm.admission import denied
-from forewarn.arm.errors import ArmError
+from forewarn.arm.errors import ArmError, invalid_parameter, not_allowed
 from forewarn.arm.inventory import Inventory, ScaleSet
 from forewarn.arm.operations import accepted
 from forewarn.arm.options import EXPAND, FILTER, PAGED, SELECT, expansions, predicate
@@ -88,10 +88,8 @@ def _whole_scale_set(request: Request) -> ScaleSet:
     except ArmError as error:
         if error.code != "ResourceNotFound":
             raise
-        raise ArmError(
-            409,
-            "OperationNotAllowed",
-            f"There is no scale set '{name}', and scale sets are only made with the fleet file.",
+        raise not_allowed(
+            f"There is no scale set '{name}', and scale sets are only made with the fleet file."
         ) from error
     if not Inventory(call).sees_all_of(scale_set):
         raise denied(
@@ -107,11 +105,9 @@ def _whole_scale_set(request: Request) -> ScaleSet:
 @route("DELETE", SCALE_SET, role=Role.OPERATOR)
 async def delete_scale_set(request: Request) -> Answer:
     scale_set = scale_set_of(request)
-    raise ArmError(
-        409,
-        "OperationNotAllowed",
+    raise not_allowed(
         f"Scale set '{scale_set.name}' can only be removed with the fleet file. Delete its"
-        " instances, or scale it in to 0.",
+        " instances, or scale it in to 0."
     )
 
 
@@ -134,11 +130,9 @@ async def perform_maintenance(request: Request) -> Answer:
 @route("POST", SCALE_SET + "/delete", role=Role.OPERATOR)
 async def delete_instances(request: Request) -> Answer:
     if _instance_ids(request) is None:
-        raise ArmError(
-            400,
-            "InvalidParameter",
+        raise invalid_parameter(
             "Required parameter 'instanceIds' is missing (null). To delete all instances, name"
-            ' them as ["*"].',
+            ' them as ["*"].'
         )
     return await delete(request, lambda: named_members(request))
 
@@ -233,9 +227,7 @@ def _instance_ids(request: Request) -> list[str] | None:
     if ids is None:
         return None
     if not isinstance(ids, list) or not ids or not all(isinstance(id, str) for id in ids):
-        raise ArmError(
-            400, "InvalidParameter", 'instanceIds must be a list of ids, such as ["0", "1"].'
-        )
+        raise invalid_parameter('instanceIds must be a list of ids, such as ["0", "1"].')
     if len(ids) > MAX_MACHINES:
         raise too_many(len(ids))
     return ids

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from forewarn.arm import views
-from forewarn.arm.errors import ArmError
+from forewarn.arm.errors import ArmError, not_allowed
 from forewarn.arm.inventory import Inventory, machine_id
 from forewarn.arm.options import PAGED
 from forewarn.arm.paging import page
@@ -61,11 +61,7 @@ def _to_approve(target: Target) -> list[str]:
     approved. Raises ArmError."""
     planned = target.maintenance()
     if not planned:
-        raise ArmError(
-            409,
-            "OperationNotAllowed",
-            f"No maintenance is planned for '{target.id}' that could be done now.",
-        )
+        raise not_allowed(f"No maintenance is planned for '{target.id}' that could be done now.")
     return [event.id for event in planned if event.approved is None] or [planned[0].id]
 
 
@@ -108,19 +104,13 @@ async def list_apply_updates(request: Request) -> Answer:
 def _check(request: Request) -> None:
     """Refuse what is not a request to apply updates now. Raises ArmError."""
     if request.names["update"].lower() != DEFAULT:
-        raise ArmError(
-            409,
-            "OperationNotAllowed",
-            "Apply updates are named by the service: put 'applyUpdates/default'.",
-        )
+        raise not_allowed("Apply updates are named by the service: put 'applyUpdates/default'.")
     properties = request.body().get("properties")
     status = properties.get("status") if isinstance(properties, dict) else None
     if str(status).lower() in ("cancel", "cancelled"):
-        raise ArmError(
-            409,
-            "OperationNotAllowed",
+        raise not_allowed(
             "properties.status: updates cannot be cancelled here; an operator can cancel the"
-            " scheduled event.",
+            " scheduled event."
         )
 
 

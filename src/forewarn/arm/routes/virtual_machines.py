@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 from forewarn.arm import views
-from forewarn.arm.errors import ArmError
+from forewarn.arm.errors import ArmError, not_allowed
 from forewarn.arm.inventory import Inventory, is_uniform
 from forewarn.arm.options import (
     EXPAND,
@@ -95,7 +95,7 @@ async def change_rules(
             group = find()
         except ArmError as error:
             message = f"{error.message} It can only be made with the fleet file."
-            raise ArmError(409, "OperationNotAllowed", message) from error
+            raise not_allowed(message) from error
         shown = view(group)
         owner = "" if "scheduledEventsPolicy" in shown["properties"] else f"group '{group.name}'"
         change = read_rules(body, shown, owner)
@@ -175,11 +175,9 @@ def _names(find: FindMembers) -> list[str]:
 
 
 def too_many(count: int) -> ArmError:
-    return ArmError(
-        409,
-        "OperationNotAllowed",
+    return not_allowed(
         f"A request can be about at most {MAX_MACHINES:,} machines, and this one is about"
-        f" {count:,}. Send several requests, each about fewer of them.",
+        f" {count:,}. Send several requests, each about fewer of them."
     )
 
 
@@ -201,12 +199,10 @@ def _planned(members: list[tuple[Group, Machine]], all_members: bool) -> list[st
     ids = dict.fromkeys(event.id for event in planned.values() if event is not None)
     without = [name for name, event in planned.items() if event is None]
     if not ids or (without and not all_members):
-        raise ArmError(
-            409,
-            "OperationNotAllowed",
+        raise not_allowed(
             f"No maintenance is planned for {listing(without)} that could be done now."
             if without
-            else "There is no machine whose maintenance could be done now.",
+            else "There is no machine whose maintenance could be done now."
         )
     return list(ids)
 
