@@ -14,19 +14,19 @@ from forewarn.arm.paging import page
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routes.virtual_machines import (
     MAX_MACHINES,
+    Members,
     delete,
-    delete_one,
-    evict,
     expands,
     maintain_now,
+    offer_restarts,
+    offer_verbs,
     too_many,
-    user_maintenance,
 )
 from forewarn.arm.routing import COMPUTE, RESOURCE_GROUP, SUBSCRIPTION, route
 from forewarn.arm.scale_set_update import read_update
 from forewarn.control.http.access.authorization import limit_text
 from forewarn.control.http.context import CallContext
-from forewarn.core import EventType, Group, Machine, Refused
+from forewarn.core import Group, Machine, Refused
 from forewarn.core.access import Role
 from forewarn.service.platform.platform import Outcomes
 
@@ -111,16 +111,6 @@ async def delete_scale_set(request: Request) -> Answer:
     )
 
 
-@route("POST", SCALE_SET + "/restart", role=Role.TENANT)
-async def restart_instances(request: Request) -> Answer:
-    return await user_maintenance(request, lambda: named_members(request), EventType.REBOOT)
-
-
-@route("POST", SCALE_SET + "/redeploy", role=Role.TENANT)
-async def redeploy_instances(request: Request) -> Answer:
-    return await user_maintenance(request, lambda: named_members(request), EventType.REDEPLOY)
-
-
 @route("POST", SCALE_SET + "/performMaintenance", role=Role.TENANT)
 async def perform_maintenance(request: Request) -> Answer:
     all_members = _instance_ids(request) in (None, ["*"])
@@ -170,43 +160,12 @@ async def get_instance(request: Request) -> Answer:
     return Answer(body=views.instance(*member, request.now, expand=expands(request)))
 
 
-@route("GET", INSTANCE + "/instanceView")
-async def get_instance_view(request: Request) -> Answer:
-    group, machine = member_of(request)
-    return Answer(body=views.instance_view(group, machine, request.now))
-
-
 @route("GET", INSTANCE + "/networkInterfaces", options=PAGED)
 async def list_network_interfaces(request: Request) -> Answer:
     """There are none. Ansible's inventory asks for those of each instance."""
     member_of(request)
     nothing: tuple[str, ...] = ()
     return page(request, nothing, lambda name: (name,), lambda name: name)
-
-
-@route("POST", INSTANCE + "/restart", role=Role.TENANT)
-async def restart_instance(request: Request) -> Answer:
-    return await user_maintenance(request, lambda: [member_of(request)], EventType.REBOOT)
-
-
-@route("POST", INSTANCE + "/redeploy", role=Role.TENANT)
-async def redeploy_instance(request: Request) -> Answer:
-    return await user_maintenance(request, lambda: [member_of(request)], EventType.REDEPLOY)
-
-
-@route("POST", INSTANCE + "/performMaintenance", role=Role.TENANT)
-async def perform_maintenance_of_instance(request: Request) -> Answer:
-    return await maintain_now(request, lambda: [member_of(request)])
-
-
-@route("POST", INSTANCE + "/simulateEviction", role=Role.OPERATOR, limited=False)
-async def evict_instance(request: Request) -> Answer:
-    return await evict(request, lambda: [member_of(request)])
-
-
-@route("DELETE", INSTANCE, role=Role.OPERATOR)
-async def delete_instance(request: Request) -> Answer:
-    return await delete_one(request, lambda: [member_of(request)])
 
 
 def scale_set_of(request: Request) -> ScaleSet:
@@ -233,5 +192,9 @@ def _instance_ids(request: Request) -> list[str] | None:
     return ids
 
 
-def named_members(request: Request) -> list[tuple[Group, Machine]]:
+def named_members(request: Request) -> Members:
     return Inventory(request.call).instances(scale_set_of(request), _instance_ids(request))
+
+
+offer_restarts(SCALE_SET, named_members)
+offer_verbs(INSTANCE, lambda request: [member_of(request)])

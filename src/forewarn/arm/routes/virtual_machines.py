@@ -33,7 +33,8 @@ from forewarn.support.text import listing
 MACHINES = COMPUTE + "/virtualMachines"
 MACHINE = RESOURCE_GROUP + MACHINES + "/{name}"
 MAX_MACHINES = MAX_EVENT_MACHINES  # of one request, as for a request to the control API
-FindMembers: TypeAlias = Callable[[], list[tuple[Group, Machine]]]  # may raise ArmError
+Members: TypeAlias = list[tuple[Group, Machine]]
+FindMembers: TypeAlias = Callable[[], Members]  # may raise ArmError
 
 
 @route("GET", SUBSCRIPTION + MACHINES, options=(FILTER, EXPAND, STATUS_ONLY, *PAGED))
@@ -106,37 +107,6 @@ async def change_rules(
     await request.operations.carry_out(request, work)
 
 
-@route("GET", MACHINE + "/instanceView")
-async def get_instance_view(request: Request) -> Answer:
-    group, machine = machine_of(request)
-    return Answer(body=views.instance_view(group, machine, request.now))
-
-
-@route("POST", MACHINE + "/restart", role=Role.TENANT)
-async def restart_machine(request: Request) -> Answer:
-    return await user_maintenance(request, lambda: [machine_of(request)], EventType.REBOOT)
-
-
-@route("POST", MACHINE + "/redeploy", role=Role.TENANT)
-async def redeploy_machine(request: Request) -> Answer:
-    return await user_maintenance(request, lambda: [machine_of(request)], EventType.REDEPLOY)
-
-
-@route("POST", MACHINE + "/performMaintenance", role=Role.TENANT)
-async def perform_maintenance(request: Request) -> Answer:
-    return await maintain_now(request, lambda: [machine_of(request)])
-
-
-@route("POST", MACHINE + "/simulateEviction", role=Role.OPERATOR, limited=False)
-async def evict_machine(request: Request) -> Answer:
-    return await evict(request, lambda: [machine_of(request)])
-
-
-@route("DELETE", MACHINE, role=Role.OPERATOR)
-async def delete_machine(request: Request) -> Answer:
-    return await delete_one(request, lambda: [machine_of(request)])
-
-
 def machine_of(request: Request) -> tuple[Group, Machine]:
     names = request.names
     return Inventory(request.call).machine(
@@ -190,7 +160,7 @@ async def maintain_now(request: Request, find: FindMembers, *, all_members: bool
     )
 
 
-def _planned(members: list[tuple[Group, Machine]], all_members: bool) -> list[str]:
+def _planned(members: Members, all_members: bool) -> list[str]:
     """Return the ids of the maintenance that is planned for machines. Raises ArmError."""
     planned = {
         machine.name: views.maintenance_of(views.events_of(group, machine), under_way=True)
@@ -207,14 +177,6 @@ def _planned(members: list[tuple[Group, Machine]], all_members: bool) -> list[st
     return list(ids)
 
 
-async def evict(request: Request, find: FindMembers) -> Answer:
-    """Evict spot machines. Clients do not wait until they are gone."""
-    await request.operations.carry_out(
-        request, lambda call, cause: call.removals.evict_each(_names(find), call.by, cause)
-    )
-    return Answer(status=204)
-
-
 async def delete(request: Request, find: FindMembers) -> Answer:
     """Delete machines, all in one commit or none."""
     return await request.operations.start(
@@ -222,11 +184,51 @@ async def delete(request: Request, find: FindMembers) -> Answer:
     )
 
 
-async def delete_one(request: Request, find: FindMembers) -> Answer:
-    """Delete a machine, which may be gone already."""
-    try:
-        return await delete(request, find)
-    except ArmError as error:
-        if error.code != "ResourceNotFound":
-            raise
+def offer_restarts(place: str, find: Callable[[Request], Members]) -> None:
+    """Declare the restarts and redeploys of the machines at a path."""
+
+    def offer(verb: str, type: EventType) -> None:
+        @route("POST", f"{place}/{verb}", role=Role.TENANT)
+        async def announce(request: Request) -> Answer:
+            return await user_maintenance(request, lambda: find(request), type)
+
+    offer("restart", EventType.REBOOT)
+    offer("redeploy", EventType.REDEPLOY)
+
+
+def offer_verbs(place: str, find: Callable[[Request], Members]) -> None:
+    """Declare what can be done to the one machine at a path."""
+    offer_restarts(place, find)
+
+    @route("GET", place + "/instanceView")
+    async def get_instance_view(request: Request) -> Answer:
+        [member] = find(request)
+        return Answer(body=views.instance_view(*member, request.now))
+
+    @route("POST", place + "/performMaintenance", role=Role.TENANT)
+    async def perform_maintenance(request: Request) -> Answer:
+        return await maintain_now(request, lambda: find(request))
+
+    @route("POST", place + "/simulateEviction", role=Role.OPERATOR, limited=False)
+    async def evict(request: Request) -> Answer:
+        """Evict a spot machine. Clients do not wait until it is gone."""
+        await request.operations.carry_out(
+            request,
+            lambda call, cause: call.removals.evict_each(
+                _names(lambda: find(request)), call.by, cause
+            ),
+        )
         return Answer(status=204)
+
+    @route("DELETE", place, role=Role.OPERATOR)
+    async def delete_one(request: Request) -> Answer:
+        """Delete a machine, which may be gone already."""
+        try:
+            return await delete(request, lambda: find(request))
+        except ArmError as error:
+            if error.code != "ResourceNotFound":
+                raise
+            return Answer(status=204)
+
+
+offer_verbs(MACHINE, lambda request: [machine_of(request)])
