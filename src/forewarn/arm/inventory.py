@@ -123,7 +123,7 @@ class Inventory:
         self._call = call
         self._index = call.platform.machine_index
 
-    def groups(self, subscription: str, resource_group: str | None = None) -> list[Group]:
+    def groups(self, subscription: str, resource_group: str = "") -> list[Group]:
         """Return the groups in a subscription, or in a resource group of it. Raises ArmError if
         there is none of that name."""
         of_subscription = [
@@ -137,7 +137,7 @@ class Inventory:
                 "SubscriptionNotFound",
                 f"The subscription '{subscription}' could not be found.",
             )
-        if resource_group is None:
+        if not resource_group:
             return of_subscription
         found = [
             group
@@ -183,7 +183,7 @@ class Inventory:
                     return group, machine
         raise not_found(MACHINES, name, resource_group)
 
-    def scale_sets(self, subscription: str, resource_group: str | None = None) -> list[ScaleSet]:
+    def scale_sets(self, subscription: str, resource_group: str = "") -> list[ScaleSet]:
         return scale_sets(self.groups(subscription, resource_group))
 
     def scale_set(self, subscription: str, resource_group: str, name: str) -> ScaleSet:
@@ -264,7 +264,7 @@ class Inventory:
         members = [self._index.machine(machine.name) for machine in machines if machine.alive]
         return [member for member in members if member is not None], events
 
-    def is_default(self, subscription: str, resource_group: str | None = None) -> bool:
+    def is_default(self, subscription: str, resource_group: str = "") -> bool:
         """Is this the place of what belongs to no group: hosts and maintenance configurations?
         Raises ArmError if there is no such place."""
         self.groups(subscription, resource_group)

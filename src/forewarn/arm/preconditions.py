@@ -58,7 +58,7 @@ def precondition_of(request: Request, template: str) -> Precondition | None:
 
 def _current(request: Request) -> CurrentTag:
     names, inventory = request.names, Inventory(request.call)
-    place = names["subscription"], names["resource_group"]
+    place = request.place
     if "scale_set" not in names:
         group, machine = inventory.machine(*place, names["name"])
     else:

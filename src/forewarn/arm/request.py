@@ -60,6 +60,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     condition: Precondition | None = None  # of its If-Match and If-None-Match
 
     @property
+    def place(self) -> tuple[str, str]:
+        """The subscription and the resource group in its path; empty: there is none."""
+        return self.names["subscription"], self.names.get("resource_group", "")
+
+    @property
     def url(self) -> str:
         """Its own URL, without the query."""
         return self.base_url + quote(self.path)

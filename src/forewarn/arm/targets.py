@@ -88,7 +88,7 @@ def target_of(request: Request, *, hosts: bool = False) -> Target:
 def _found(request: Request, kind: str) -> tuple[str, Sequence[tuple[Group, Machine]]]:
     """Return the id of a resource, and its machines."""
     names, inventory = request.names, i.Inventory(request.call)
-    place, name = (names["subscription"], names["resource_group"]), names["resource_name"]
+    place, name = request.place, names["resource_name"]
     if kind == azure.MACHINES:
         member = inventory.machine(*place, name)
         return i.machine_id(*member), [member]

@@ -22,9 +22,7 @@ AVAILABILITY_SETS = COMPUTE + "/availabilitySets"
 async def list_availability_sets(request: Request) -> Answer:
     """Their machines are listed with or without `$expand=virtualMachines/$ref`."""
     expansions(request.parameters, "virtualMachines/$ref")
-    groups = Inventory(request.call).groups(
-        request.names["subscription"], request.names.get("resource_group")
-    )
+    groups = Inventory(request.call).groups(*request.place)
     return await asyncio.to_thread(
         page,
         request,
@@ -47,7 +45,4 @@ async def update_availability_set(request: Request) -> Answer:
 
 
 def _set_of(request: Request) -> Group:
-    names = request.names
-    return Inventory(request.call).availability_set(
-        names["subscription"], names["resource_group"], names["name"]
-    )
+    return Inventory(request.call).availability_set(*request.place, request.names["name"])

@@ -26,8 +26,8 @@ HOST = HOSTS + "/{host}"
 @route("GET", SUBSCRIPTION + GROUPS, options=PAGED)
 @route("GET", RESOURCE_GROUP + GROUPS, options=PAGED)
 async def list_host_groups(request: Request) -> Answer:
-    inventory, names = Inventory(request.call), request.names
-    here = inventory.is_default(names["subscription"], names.get("resource_group"))
+    inventory = Inventory(request.call)
+    here = inventory.is_default(*request.place)
     groups = [views.host_group(inventory.hosts(), request.now)] if here else []
     return page(request, groups, lambda group: (group["name"],), lambda group: group)
 
@@ -86,8 +86,6 @@ async def redeploy_host(request: Request) -> Answer:
 
 def _inventory(request: Request) -> Inventory:
     """Return the resources that the caller sees, if a path names the group of the hosts."""
-    inventory, names = Inventory(request.call), request.names
-    inventory.require_host_group(
-        names["subscription"], names["resource_group"], names["host_group"]
-    )
+    inventory = Inventory(request.call)
+    inventory.require_host_group(*request.place, request.names["host_group"])
     return inventory

@@ -109,9 +109,7 @@ def configuration_id(name: str) -> str:
 
 def _is_here(request: Request) -> bool:
     """Are the maintenance configurations at this place? Raises ArmError if there is none."""
-    names = request.names
-    inventory = i.Inventory(request.call)
-    return inventory.is_default(names["subscription"], names.get("resource_group"))
+    return i.Inventory(request.call).is_default(*request.place)
 
 
 def _existing(request: Request) -> MaintenanceConfiguration:

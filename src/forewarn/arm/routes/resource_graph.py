@@ -143,7 +143,7 @@ class _Resources(_Source):
 
     def rows(self) -> Rows:
         for subscription in self._subscriptions:
-            for resource in resources_at(self._inventory, {"subscription": subscription}):
+            for resource in resources_at(self._inventory, subscription):
                 yield _row(subscription, resource, self._now)
 
 

@@ -62,9 +62,8 @@ class Resource(msgspec.Struct, frozen=True, gc=False):
 @route("GET", SUBSCRIPTION + "/resources", options=(FILTER, EXPAND, *PAGED))
 @route("GET", RESOURCE_GROUP + "/resources", options=(FILTER, EXPAND, *PAGED))
 async def list_resources(request: Request) -> Answer:
-    inventory, names = i.Inventory(request.call), request.names
-    groups = inventory.groups(names["subscription"], names.get("resource_group"))
-    hosts = _hosts(inventory, names)
+    inventory = i.Inventory(request.call)
+    groups, hosts = inventory.groups(*request.place), _hosts(inventory, *request.place)
     expanded = expansions(request.parameters, *RESOURCE_EXPANSIONS)
     # A resource is compared with each of its tags, so that name and value are those of one tag.
     wanted = predicate(
@@ -99,9 +98,8 @@ async def list_resources(request: Request) -> Answer:
 
 @route("GET", SUBSCRIPTION + "/tagNames", options=PAGED)
 async def list_tags(request: Request) -> Answer:
-    inventory, names = i.Inventory(request.call), request.names
-    groups = inventory.groups(names["subscription"])
-    hosts = _hosts(inventory, names)
+    inventory = i.Inventory(request.call)
+    groups, hosts = inventory.groups(*request.place), _hosts(inventory, *request.place)
 
     def build() -> Answer:
         of_machines = (resource for group in groups for resource in _of_group(group))
@@ -113,10 +111,10 @@ async def list_tags(request: Request) -> Answer:
     return await asyncio.to_thread(build)
 
 
-def resources_at(inventory: i.Inventory, names: Mapping[str, str]) -> Iterator[Resource]:
+def resources_at(inventory: i.Inventory, subscription: str) -> Iterator[Resource]:
     """Yield all resources of a subscription, in an order that stays the same."""
-    groups = sorted(inventory.groups(names["subscription"]), key=lambda group: group.name)
-    hosts = _hosts(inventory, names)
+    groups = sorted(inventory.groups(subscription), key=lambda group: group.name)
+    hosts = _hosts(inventory, subscription)
     return chain(chain.from_iterable(map(_of_group, groups)), _scale_sets(groups), hosts)
 
 
@@ -190,9 +188,9 @@ def _scale_set(scale_set: i.ScaleSet, _: Time) -> dict[str, Any]:
     return views.scale_set(scale_set)
 
 
-def _hosts(inventory: i.Inventory, names: Mapping[str, str]) -> list[Resource]:
-    """Return the hosts and their group, if they are at the place that a request names."""
-    if not inventory.is_default(names["subscription"], names.get("resource_group")):
+def _hosts(inventory: i.Inventory, subscription: str, resource_group: str = "") -> list[Resource]:
+    """Return the hosts and their group, if they are at this place."""
+    if not inventory.is_default(subscription, resource_group):
         return []
     location, part, hosts = azure.DEFAULT_LOCATION, ("1",), inventory.hosts()
     return [

@@ -38,9 +38,7 @@ INSTANCE = SCALE_SET + "/virtualMachines/{instance}"
 @route("GET", SUBSCRIPTION + SCALE_SETS, options=PAGED)
 @route("GET", RESOURCE_GROUP + SCALE_SETS, options=PAGED)
 async def list_scale_sets(request: Request) -> Answer:
-    scale_sets = Inventory(request.call).scale_sets(
-        request.names["subscription"], request.names.get("resource_group")
-    )
+    scale_sets = Inventory(request.call).scale_sets(*request.place)
     return await asyncio.to_thread(
         page, request, scale_sets, lambda scale_set: scale_set.key, views.scale_set
     )
@@ -169,10 +167,7 @@ async def list_network_interfaces(request: Request) -> Answer:
 
 
 def scale_set_of(request: Request) -> ScaleSet:
-    names = request.names
-    return Inventory(request.call).scale_set(
-        names["subscription"], names["resource_group"], names["scale_set"]
-    )
+    return Inventory(request.call).scale_set(*request.place, request.names["scale_set"])
 
 
 def member_of(request: Request) -> tuple[Group, Machine]:

@@ -89,9 +89,7 @@ async def get_apply_update(request: Request) -> Answer:
 @route("GET", RESOURCE_GROUP + APPLY_UPDATES, options=PAGED)
 async def list_apply_updates(request: Request) -> Answer:
     """Those that are under way, for each machine."""
-    groups = Inventory(request.call).groups(
-        request.names["subscription"], request.names.get("resource_group")
-    )
+    groups = Inventory(request.call).groups(*request.place)
     return await asyncio.to_thread(
         page,
         request,

@@ -40,9 +40,7 @@ FindMembers: TypeAlias = Callable[[], Members]  # may raise ArmError
 @route("GET", SUBSCRIPTION + MACHINES, options=(FILTER, EXPAND, STATUS_ONLY, *PAGED))
 @route("GET", RESOURCE_GROUP + MACHINES, options=(FILTER, EXPAND, STATUS_ONLY, *PAGED))
 async def list_machines(request: Request) -> Answer:
-    groups = Inventory(request.call).groups(
-        request.names["subscription"], request.names.get("resource_group")
-    )
+    groups = Inventory(request.call).groups(*request.place)
     now, expand = request.now, expands(request) or flag(request.parameters, STATUS_ONLY)
     wanted = predicate(request.parameters, {"virtualMachineScaleSet/id": _scale_set_id})
 
@@ -108,10 +106,7 @@ async def change_rules(
 
 
 def machine_of(request: Request) -> tuple[Group, Machine]:
-    names = request.names
-    return Inventory(request.call).machine(
-        names["subscription"], names["resource_group"], names["name"]
-    )
+    return Inventory(request.call).machine(*request.place, request.names["name"])
 
 
 def machine_key(member: tuple[Group, Machine]) -> tuple[str, str]:
