@@ -1,8 +1,8 @@
 """The rows of a query: how values are compared, the functions, and the steps that rows go through.
 
 Rows are read one after the other, and only sorting and summarizing keep them: as bytes, which take
-little memory and no time of the garbage collector. Among them there is None now and then, which
-every step passes on: it lets whoever runs the query do something else.
+little memory and no time of the garbage collector. For every row that a step takes and does not
+give, it gives None, and so do the next steps: whoever runs the query can do something else then.
 
 What is missing is the value None, whose text is empty. If one of two values is a text, their texts
 are compared. There is no third truth value.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 import operator
 import random
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -21,8 +21,6 @@ import msgspec
 MAX_KEPT = 100_000  # rows that are sorted, or groups of a summary
 MAX_BYTES = 200_000_000  # of all of them
 MAX_TEXT = 100_000  # characters of a text that is made of something else
-RUN = 1_000  # rows that are sorted at once
-PORTION = 50  # rows that a step gives without a None among them
 
 Value: TypeAlias = Any  # a text, a number, True, False, None, a list or an object
 Rows: TypeAlias = Iterator["Row | None"]
@@ -203,7 +201,7 @@ FUNCTIONS = {
 
 
 def where(condition: Expression) -> Step:
-    return lambda rows: (row for row in rows if row is None or condition(row))
+    return lambda rows: (row if row is not None and condition(row) else None for row in rows)
 
 
 def take(number: int) -> Step:
@@ -242,101 +240,63 @@ def group(named: Mapping[str, Expression], counted: str = "") -> Step:
         groups = {} if named else {b"[]": 0}
         size = 0
         for row in rows:
+            yield None
             if row is None:
-                yield None
                 continue
             values = _encode([value(row) for value in named.values()])
             groups[values] = groups.get(values, 0) + 1
             if groups[values] == 1:
                 size += len(values)
                 _check_kept(len(groups), size)
-        yield from _in_portions(
-            Row(
-                {
-                    **dict(zip(named, _decode(values), strict=True)),
-                    **({counted: n} if counted else {}),
-                }
-            )
-            for values, n in groups.items()
-        )
+        for values, n in groups.items():
+            number = {counted: n} if counted else {}
+            yield Row({**dict(zip(named, _decode(values), strict=True)), **number})
 
     return step
 
 
-class _Kept(msgspec.Struct, frozen=True, gc=False):
-    """A row that is kept."""
+class _Down(msgspec.Struct, frozen=True, gc=False):
+    """A rank in descending order."""
 
-    ranks: tuple[tuple[int, Any], ...]  # of its values in the order of keys
-    columns: bytes
-    make: Callable[[str], Value] | None
+    rank: tuple[int, Any]
 
-    @property
-    def size(self) -> int:
-        return sum(
-            (len(rank) for _, rank in self.ranks if isinstance(rank, str)), len(self.columns)
-        )
+    def __lt__(self, other: _Down) -> bool:
+        return other.rank < self.rank
 
 
 def sort(keys: Sequence[Key], number: int | None = None) -> Step:
     """Sort rows, and take the first of them if there is a number."""
 
     def step(rows: Rows) -> Rows:
-        kept: list[_Kept] = []
+        kept: list[tuple[Any, ...]] = []  # a heap, so that no row takes long
         size = 0
         for row in rows:
-            if row is None:
-                yield None
-                continue
-            ranks = tuple(_rank(value(row), first is not down) for value, down, first in keys)
-            kept.append(_Kept(ranks, _encode(row), row.make))
-            size += kept[-1].size
-            _check_kept(len(kept), size)
-        for place, (_, descends, _) in reversed([*enumerate(keys)]):
-            kept = yield from _sorted(kept, place, descends)
-        while number is not None and len(kept) > number:
-            del kept[max(number, len(kept) - RUN) :]
             yield None
-        kept.reverse()
-        last = (kept.pop() for _ in range(len(kept)))  # what was given is not kept any longer
-        yield from _in_portions(Row(_decode(row.columns), row.make) for row in last)
+            if row is None:
+                continue
+            values = [value(row) for value, _, _ in keys]
+            ranks = [_rank(value, *key[1:]) for value, key in zip(values, keys, strict=True)]
+            columns = _encode(row)
+            size += len(columns) + len(_encode(values))
+            _check_kept(len(kept) + 1, size)
+            heapq.heappush(kept, (*ranks, len(kept), columns, row.make))
+        for _ in range(len(kept) if number is None else min(number, len(kept))):
+            *_, columns, make = heapq.heappop(kept)
+            yield Row(_decode(columns), make)
 
     return step
 
 
-def _sorted(rows: list[_Kept], place: int, descends: bool) -> Generator[None, None, list[_Kept]]:
-    """Sort rows by one of their ranks."""
-
-    def rank(row: _Kept) -> tuple[int, Any]:
-        return row.ranks[place]
-
-    runs = []
-    for start in range(0, len(rows), RUN):
-        runs.append(sorted(rows[start : start + RUN], key=rank, reverse=descends))
-        yield None
-    merged = []
-    for row in heapq.merge(*runs, key=rank, reverse=descends):
-        merged.append(row)
-        if len(merged) % RUN == 0:
-            yield None
-    return merged
-
-
-def _in_portions(rows: Iterable[Row]) -> Rows:
-    for number, row in enumerate(rows):
-        if number % PORTION == 0:
-            yield None
-        yield row
-
-
-def _rank(value: Value, nulls_low: bool) -> tuple[int, Any]:
+def _rank(value: Value, descends: bool, nulls_first: bool) -> tuple[int, Any] | _Down:
     """Return by what a value is sorted: false, true, numbers, texts, and then all others."""
+    rank: tuple[int, Any]
     if value is None:
-        return (0 if nulls_low else 5), 0
-    if isinstance(value, bool):
-        return 1, value
-    if _is_number(value):
-        return 2, value
-    return (3, value) if isinstance(value, str) else (4, as_text(value))
+        rank = (0 if nulls_first is not descends else 5), 0
+    elif isinstance(value, bool | int | float):
+        rank = 1 if isinstance(value, bool) else 2, value
+    else:
+        rank = 3 if isinstance(value, str) else 4, as_text(value)
+    return _Down(rank) if descends else rank
 
 
 def _check_kept(number: int, size: int) -> None:

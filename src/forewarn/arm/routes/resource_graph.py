@@ -108,24 +108,16 @@ class _Page:
 async def _run(query: Query, source: _Source, page: _Page) -> None:
     """Add the rows of a query to a page. Raises KustoError."""
     turn = began = guard.monotonic()
-    for row in query.run(_in_turns(source.rows())):
+    for row in query.run(source.rows()):
         if row is not None:
             page.add(row)
-        if row is None or guard.monotonic() - turn > TURN:
+        else:
             await source.load()
+        if guard.monotonic() - turn > TURN:
             await guard.pause(0)
             turn = guard.monotonic()
             if turn - began > MAX_SECONDS:
                 raise KustoError(f"it takes more than {MAX_SECONDS:g} s; choose fewer rows")
-
-
-def _in_turns(rows: Rows) -> Rows:
-    began = guard.monotonic()
-    for row in rows:
-        yield row
-        if guard.monotonic() - began > TURN:
-            yield None
-            began = guard.monotonic()
 
 
 class _Source:
