@@ -30,7 +30,7 @@ from forewarn.support import guard
 from forewarn.support.instants import from_datetime, to_datetime
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
-from forewarn.support.text import SECOND, in_words, parse_duration
+from forewarn.support.text import SECOND
 
 FIRST_PAUSE = 1.0  # seconds after a failure; doubled after each further one
 LONGEST_PAUSE = 300.0  # seconds
@@ -225,17 +225,12 @@ class Follower:
 
     async def _deliver(self, message: n.Message, newest: Time | None) -> bool:
         """Send a message until it is delivered. Returns False if it became too old instead."""
-        timeout = parse_duration(self.table.target.timeout)
         self.sending_since = from_datetime(message.at)
         failures = 0
         try:
             while True:
                 try:
-                    async with asyncio.timeout(timeout / SECOND):
-                        await send(self._sender, message)
-                except TimeoutError:
-                    where = self._sender.where
-                    failure = DeliveryFailed(f"{where}: no answer within {in_words(timeout)}")
+                    await send(self._sender, message, self.table.target.timeout)
                 except DeliveryFailed as error:
                     failure = error
                 except Exception as error:  # of a library: its text may contain a secret

@@ -25,7 +25,6 @@ from forewarn.service.telemetry.samples import Sample, counter, gauge
 from forewarn.store.port import NotifyPosition, Store
 from forewarn.support import guard
 from forewarn.support.instants import to_datetime
-from forewarn.support.text import SECOND, in_words, parse_duration
 
 
 class Notifications:
@@ -150,12 +149,9 @@ class Notifications:
 
     async def _attempt(self, table: Notify, message: n.Message) -> str:
         """Send a message once. Returns why it was not delivered; empty if it was."""
-        sender, timeout = sender_for(table), parse_duration(table.target.timeout)
+        sender = sender_for(table)
         try:
-            async with asyncio.timeout(timeout / SECOND):
-                await send(sender, message)
-        except TimeoutError:
-            return f"{sender.where}: no answer within {in_words(timeout)}"
+            await send(sender, message, table.target.timeout)
         except DeliveryFailed as failure:
             return str(failure)
         finally:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from forewarn.notify.notification import Message
 from forewarn.support.fetch import connection_problem
 from forewarn.support.files.secret import SecretUnreadable, read_secret, secret_file_problems
+from forewarn.support.text import SECOND, in_words, parse_duration
 
 
 class DeliveryFailed(Exception):
@@ -48,10 +49,15 @@ class Sender(ABC):
         """Release what the sender has opened."""
 
 
-async def send(sender: Sender, message: Message) -> None:
-    """Prepare a sender in a thread, and send a message."""
+async def send(sender: Sender, message: Message, timeout: str) -> None:
+    """Prepare a sender in a thread, and send a message within a time. Raises DeliveryFailed."""
     await asyncio.to_thread(sender.prepare)
-    await sender.send(message)
+    duration = parse_duration(timeout)
+    try:
+        async with asyncio.timeout(duration / SECOND):
+            await sender.send(message)
+    except TimeoutError:
+        raise DeliveryFailed(f"{sender.where}: no answer within {in_words(duration)}") from None
 
 
 def secret(path: str, what: str) -> str:
