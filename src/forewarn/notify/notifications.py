@@ -26,6 +26,31 @@ from forewarn.store.port import NotifyPosition, Store
 from forewarn.support import guard
 from forewarn.support.instants import to_datetime
 
+METRICS: tuple[tuple[Any, str, str, Callable[[Follower, Time], float]], ...] = (
+    (
+        *(counter, "messages", "Messages that were delivered to the target of a [[notify]] table."),
+        lambda follower, _: follower.counts.messages,
+    ),
+    (
+        *(counter, "failures", "Attempts to deliver a message of a [[notify]] table that failed."),
+        lambda follower, _: follower.counts.failures,
+    ),
+    (
+        *(counter, "skipped"),
+        "Notifications of a [[notify]] table that were not sent because they were too old.",
+        lambda follower, _: follower.counts.skipped,
+    ),
+    (
+        *(gauge, "delay_seconds"),
+        "Age of the change that a [[notify]] table is trying to deliver; 0 if there is none.",
+        lambda follower, now: max(0, now - (follower.sending_since or now)) / 1e6,
+    ),
+    (
+        *(gauge, "refused", "Whether the target of a [[notify]] table refuses its messages."),
+        lambda follower, _: int(follower.refused),
+    ),
+)
+
 
 class Notifications:
     def __init__(
@@ -159,47 +184,10 @@ class Notifications:
         return ""
 
     def readings(self) -> Iterator[Sample]:
-        followers = self._followers
         now = self._now()
-        yield counter(
-            "forewarn_notify_messages",
-            "Messages that were delivered to the target of a [[notify]] table.",
-            self._each(followers, lambda f: f.counts.messages),
-            "notify",
-        )
-        yield counter(
-            "forewarn_notify_failures",
-            "Attempts to deliver a message of a [[notify]] table that failed.",
-            self._each(followers, lambda f: f.counts.failures),
-            "notify",
-        )
-        yield counter(
-            "forewarn_notify_skipped",
-            "Notifications of a [[notify]] table that were not sent because they were too old.",
-            self._each(followers, lambda f: f.counts.skipped),
-            "notify",
-        )
-        yield gauge(
-            "forewarn_notify_delay_seconds",
-            "Age of the change that a [[notify]] table is trying to deliver; 0 if there is none.",
-            self._each(
-                followers,
-                lambda f: 0 if f.sending_since is None else max(0, now - f.sending_since) / 1e6,
-            ),
-            "notify",
-        )
-        yield gauge(
-            "forewarn_notify_refused",
-            "Whether the target of a [[notify]] table refuses its messages.",
-            self._each(followers, lambda f: int(f.refused)),
-            "notify",
-        )
-
-    @staticmethod
-    def _each(
-        followers: dict[str, Follower], value: Callable[[Follower], float]
-    ) -> dict[tuple[str, ...], float]:
-        return {(name,): value(follower) for name, follower in followers.items()}
+        for kind, name, help, value in METRICS:
+            values = {(table,): value(f, now) for table, f in self._followers.items()}
+            yield kind(f"forewarn_notify_{name}", help, values, "notify")
 
 
 def _asked(position: NotifyPosition) -> Notify | None:
