@@ -16,6 +16,7 @@ import pytest
 
 from forewarn.testing import Service
 from helpers.agent_forker import pids_under
+from helpers.fake_kubernetes import Refusal
 from helpers.forked_agent import AgentForks, Bench, ForkedAgent, living
 from helpers.kubernetes_server import REAL, Proxy, serving
 from helpers.waiting import until
@@ -37,7 +38,7 @@ approve = "{approve}"
 
 [hook.node]
 kubernetes = {{ server = "{server}", ca = "{ca}", token = "{token}", {options} }}
-timeout = "5m"
+timeout = "{timeout}"
 """
 RESTARTED = 1_000_000  # a life is begun again after kill -9; it does not kill itself
 EVERY = 1 if REAL else 12  # requests; the fake server shows only that this test works
@@ -84,11 +85,14 @@ class Node:
         self.cluster.add_pod(f"pod-{name}", name, course.owner)
         self.proxy = server.another()
         self.proxy.arrived, self.proxy.after = self._arrived, self._answered
+        if course.away:
+            self.proxy.before = lambda *_: Refusal(503, "ServiceUnavailable", "it is away")
         self._course, self._kill = course, kill
         machine = service.machine(name)
         self.events = [machine.schedule("Reboot") for _ in range(course.events)]
         options = self.cluster.options | {"server": self.proxy.url}
-        text = AGENT.format(approve=course.approve, options=course.options, **options)
+        of_course = {name: getattr(course, name) for name in ("approve", "options", "timeout")}
+        text = AGENT.format(**of_course, **options)
         self.bench = Bench(directory / name, machine.url).says(text)
         self._life: ForkedAgent | None = None
         environment = {"NODE_NAME": name}
@@ -116,6 +120,12 @@ class Node:
         assert self._life is not None
         self._life.end()
         self.proxy.end()
+
+    def failed(self, stage: str) -> bool:
+        """The hook has ended at this stage without success."""
+        assert self._life is not None
+        runs = self._life.reported("hook ended")
+        return any(run["stage"] == stage and not run["ok"] for run in runs)
 
     def announced(self) -> bool:
         nodes = [event["involvedObject"]["name"] for event in self.cluster.events()]
@@ -166,6 +176,8 @@ class Course(NamedTuple):
     options: str = 'taint = "a:NoExecute"'
     owner: str = "ReplicaSet"
     drained: bool = True
+    timeout: str = "5m"  # of the hook
+    away: bool = False  # the API server, until a test brings it back
     kills: tuple[Kill, ...] = KILLS[:1]
 
 
@@ -237,3 +249,28 @@ def test_killed_at_every_request_nothing_is_left(
         for kill in course.kills if REAL else KILLS[:1]:
             points = range(1, undisturbed.requests + 1, EVERY)
             run(kill._replace(request=point) for point in points)
+
+
+def test_after_a_notice_without_an_api_server_nothing_is_left(
+    lives: AgentForks, service: Service, server: Proxy, tmp_path: Path
+) -> None:
+    course = Course("away", maintenance, timeout="5s", away=True)
+    node = Node(lives, service, server, tmp_path, course, Kill(0))
+    [event] = node.events
+    with ExitStack() as stack:
+        stack.callback(node.end)
+        service.clock.advance("5m1s")
+        until(lambda: node.failed("prepare"), "the drain has failed")
+        assert event.status == "Scheduled", "not approved"
+        service.clock.advance("10m")
+        assert event.status == "Started"
+        until(lambda: node.failed("started"), "the server is away at the start as well")
+        node.proxy.before = lambda *_: None
+        event.finish()
+        until(node.bench.closed, "the case is closed")
+        cluster = node.cluster
+        assert not cluster.marks(node.name)
+        assert not cluster.conditions(node.name)
+        assert not cluster.cordoned(node.name)
+        assert not cluster.taints(node.name)
+        assert f"pod-{node.name}" in cluster.pods()
