@@ -105,8 +105,9 @@ async def put_webhook(request: Request) -> Answer:
     begins = str(values.get(BEGINS) or "")
     if not isinstance(labels := values.get(LABELS), list | None):
         raise _invalid(f"properties.{LABELS} must be a list")
-    kept = {"id": WEBHOOK.format(**request.names), "labels": labels, "begins": begins}
-    kept["table"] = {"event-grid": _target(values, begins, topic["source"] + "/")}
+    table = {"event-grid": _target(values, begins, topic["source"] + "/")}
+    id = WEBHOOK.format(**request.names)
+    kept = {"id": id, "labels": labels, "begins": begins, "table": table}
     return await _subscribe(request, kept, _webhook)
 
 
