@@ -1185,7 +1185,6 @@ declare namespace api {
     Asked extends `GET /v1/faults/${string}` ? Fault :
     Asked extends `DELETE /v1/faults/${string}` ? Fault :
     Asked extends `GET /v1/fleet/progress` ? FleetProgress :
-    Asked extends `GET /v1/fleet/schema` ? Record<string, unknown> :
     Asked extends `GET /v1/groups/${string}` ? Group :
     Asked extends `PUT /v1/groups/${string}` ? FleetDifference :
     Asked extends `DELETE /v1/groups/${string}` ? FleetDifference :
@@ -1279,7 +1278,6 @@ declare namespace api {
     | "getFault"
     | "getFleet"
     | "getFleetProgress"
-    | "getFleetSchema"
     | "getGroup"
     | "getGroupWindows"
     | "getHalt"

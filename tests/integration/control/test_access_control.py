@@ -131,7 +131,6 @@ ROLES: dict[str, tuple[Role | None, bool]] = {
     "GET /v1/rollouts/{id:str}/steps": (V, True),
     "GET /v1/fleet": (V, False),
     "PUT /v1/fleet": (OP, False),
-    "GET /v1/fleet/schema": (V, True),
     "GET /v1/fleet/progress": (V, False),
     "GET /v1/history": (V, True),
     "GET /v1/history/export": (V, True),

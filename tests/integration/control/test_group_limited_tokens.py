@@ -66,7 +66,6 @@ OPEN = {
     "GET /healthz",
     "GET /readyz",
     "GET /leaderz",
-    "GET /v1/fleet/schema",
     "GET /v1/clock",
     "GET /v1/feed",
     *("GET /v1/session", "POST /v1/session", "DELETE /v1/session"),

@@ -3,6 +3,8 @@ an operation can answer with."""
 
 from __future__ import annotations
 
+import re
+import typing
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +14,13 @@ from litestar.params import PathParameter
 from forewarn.control.http.idempotency import REPLAYED
 from forewarn.control.http.problems import BY_STATUS, MEDIA_TYPE, Kind
 from forewarn.control.operations.operation import Operation
+from forewarn.control.operations.table import OPERATIONS
+from forewarn.control.schema import core as s
 from forewarn.control.schema.core import CLOCK_HEADER, COMMIT_HEADER
+from forewarn.control.schema.faults import Fault
+from forewarn.control.schema.halts import Halt
+from forewarn.control.schema.rollouts import Rollout
+from forewarn.control.schema.tokens import Token
 
 PROBLEM = "#/components/schemas/Problem"
 AUTHENTICATION_STATUSES = (401, 403, 429)
@@ -74,14 +82,8 @@ def responses(
     else:
         media, schema = "application/json", known[repr(operation.returns)]
     success["content"] = {media: {"schema": schema}}
-    if operation.links:
-        success["links"] = {
-            link.to: {
-                "operationId": link.to,
-                "parameters": {f"path.{link.parameter}": link.place},
-            }
-            for link in operation.links
-        }
+    if linked := links(operation):
+        success["links"] = linked
     described = {str(status): success for status in (operation.status, *operation.also)}
     if operation.tagged:
         described["304"] = {"description": "Not modified.", "headers": headers}
@@ -89,6 +91,42 @@ def responses(
         reference = f"#/components/responses/{BY_STATUS[status].name}"
         described.setdefault(str(status), {"$ref": reference})
     return described
+
+
+# The path of what a response has the name or id of.
+RESOURCES = {
+    s.Machine: "/v1/machines/{name}",
+    s.Group: "/v1/groups/{name}",
+    s.Host: "/v1/hosts/{name}",
+    s.Event: "/v1/events/{id}",
+    Rollout: "/v1/rollouts/{id}",
+    Halt: "/v1/halts/{id}",
+    Token: "/v1/tokens/{id}",
+    Fault: "/v1/faults/{id}",
+}
+
+
+def links(operation: Operation[Any]) -> dict[str, Any]:
+    """Return OpenAPI links to what else can be read of what is in a response, which is an item, or
+    the first item of a list."""
+    place = ""
+    shape: Any = operation.returns
+    if typing.get_origin(shape) is list:
+        (shape,), place = typing.get_args(shape), "0/"
+    elif shape in (s.Outcomes, s.CancelledEvents):
+        shape, place = s.Event, "events/0/"
+    kinds = RESOURCES if isinstance(shape, type) else ()
+    paths = [RESOURCES[kind] for kind in kinds if issubclass(shape, kind)]
+    return {
+        id: {
+            "operationId": id,
+            "parameters": {f"path.{key}": f"$response.body#/{place}{key}"},
+        }
+        for path in paths
+        for key in re.findall(r"{(\w+)}", path)
+        for id, other in OPERATIONS.items()
+        if other is not operation and not other.changes and f"{other.path}/".startswith(f"{path}/")
+    }
 
 
 def _problem_statuses(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forewarn.control.operations.operation import EVENT_LINKS, Operation, links_to
+from forewarn.control.operations.operation import Operation
 from forewarn.control.schema import core as s
 from forewarn.control.schema import queries as q
 from forewarn.control.schema.tonight import Tonight
@@ -15,7 +15,6 @@ LIST_EVENTS = Operation(
     respects_limits=True,
     paged=True,
     refuses=(404,),
-    links=links_to("0/id", "getEvent", "explainEvent"),
     command="event list --all",
     used_by=("status",),
     options={"raised_since": "since"},
@@ -29,7 +28,6 @@ SCHEDULE_EVENT = Operation(
     status=201,
     respects_limits=True,
     refuses=(404,),
-    links=EVENT_LINKS,
     command="event schedule Reboot web_0 --notice 20m",
     example={"type": "Reboot", "machines": ["web_0"], "notice": 1200},
     arguments=("type", "machines"),
@@ -53,7 +51,6 @@ APPROVE_EVENT = Operation(
     query=q.ApproveQuery,
     role="tenant",
     respects_limits=True,
-    links=links_to("id", "getEvent"),
     command="event approve 4933F66C",
     help="Approve an event as an operator, so that it can start before its notice has passed.",
 )
@@ -65,7 +62,6 @@ POSTPONE_EVENT = Operation(
     takes=s.PostponeRequest,
     role="tenant",
     respects_limits=True,
-    links=links_to("id", "getEvent"),
     command="event postpone 4933F66C --by 30m",
     example={"by": 1800},
     help="Postpone an event that has not started, as far as the policy of its group allows.",
@@ -79,7 +75,6 @@ REPORT_READY = Operation(
     role="tenant",
     respects_limits=True,
     refuses=(404,),
-    links=links_to("id", "getEvent"),
     command="event ready 4933F66C web_0 --note drained",
     example={"machine": "web_0", "note": "drained"},
     arguments=("machine",),
@@ -94,7 +89,6 @@ CANCEL_EVENT = Operation(
     takes=s.CancelRequest,
     role="tenant",
     respects_limits=True,
-    links=links_to("id", "getEvent"),
     command="event cancel 4933F66C --reason 'wrong week'",
     example={"reason": "wrong week"},
 )
@@ -108,7 +102,6 @@ CANCEL_EVENTS = Operation(
     respects_limits=True,
     why_no_key="an event is cancelled only once",
     refuses=(404, 409),
-    links=links_to("events/0/id", "getEvent"),
     command="event cancel --group web --yes",
     example={"group": "web", "type": "Reboot", "reason": "wrong week"},
 )
@@ -118,7 +111,6 @@ RETRY_EVENT = Operation(
     "Retry a started event that waits for an operator",
     s.Outcome,
     respects_limits=True,
-    links=links_to("id", "getEvent"),
     command="event retry 4933F66C",
     help="Carry out a started event again, if it did not happen.",
 )
@@ -129,7 +121,6 @@ FINISH_EVENT = Operation(
     s.Outcome,
     takes=s.FinishRequest,
     respects_limits=True,
-    links=links_to("id", "getEvent"),
     command="event finish 4933F66C --reason 'done by hand'",
     example={"reason": "done by hand"},
     help="Declare a started event finished, whatever its driver reports.",
@@ -141,7 +132,6 @@ ABANDON_EVENT = Operation(
     s.Outcome,
     takes=s.AbandonRequest,
     respects_limits=True,
-    links=links_to("id", "getEvent"),
     command="event abandon 4933F66C --reason 'the host cannot be repaired'",
     example={"reason": "the host cannot be repaired"},
     help="Give up a started event that did not happen, and whose driver keeps failing.",

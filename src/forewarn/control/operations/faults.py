@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forewarn.control.operations.operation import NOT_STORED, Operation, links_to
+from forewarn.control.operations.operation import NOT_STORED, Operation
 from forewarn.control.schema import faults as f
 from forewarn.control.schema import queries as q
 
@@ -15,7 +15,6 @@ ADD_FAULT = Operation(
     role="admin",
     why_no_key=NOT_STORED,
     refuses=(404, 409),
-    links=links_to("id", "getFault", "clearFault"),
     command="fault add gone --machine web_0 --times 3",
     example={"kind": "gone", "machines": ["web_0"], "times": 3},
     arguments=("kind",),
@@ -30,7 +29,6 @@ LIST_FAULTS = Operation(
     query=q.PageQuery,
     role="admin",
     paged=True,
-    links=links_to("0/id", "getFault"),
     command="fault list",
     help="List all faults, and how often each was applied.",
 )

@@ -32,13 +32,6 @@ PUT_FLEET = Operation(
 
 GET_FLEET = Operation("GET /v1/fleet", "Get the inventory as a fleet file", dict[str, Any])
 
-GET_FLEET_SCHEMA = Operation(
-    "GET /v1/fleet/schema",
-    "Get the JSON Schema of a fleet file",
-    dict[str, Any],
-    respects_limits=True,
-)
-
 GET_FLEET_PROGRESS = Operation(
     "GET /v1/fleet/progress",
     "Get the progress of the fleet that is being applied",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forewarn.control.operations.operation import FIRST_EVENT_LINKS, Operation, links_to
+from forewarn.control.operations.operation import Operation
 from forewarn.control.schema import core as s
 from forewarn.control.schema import queries as q
 
@@ -13,7 +13,6 @@ LIST_GROUPS = Operation(
     query=q.GroupQuery,
     respects_limits=True,
     paged=True,
-    links=links_to("0/name", "getGroup", "setPolicy", "disableGroup"),
     command="group list",
     options={"enabled": "enabled/disabled"},
     help="List all groups, and whether Scheduled Events are enabled for them.",
@@ -43,7 +42,6 @@ DISABLE_GROUP = Operation(
     "Disable Scheduled Events for a group",
     s.Group,
     respects_limits=True,
-    links=links_to("name", "getGroup"),
     command="group disable web",
     help="Disable Scheduled Events for a group, as happens after a day without a poll.",
     done="group '{result.name}' is disabled; the next poll enables it again",
@@ -53,7 +51,6 @@ EVICT_GROUP = Operation(
     "POST /v1/groups/{name}/evict",
     "Evict all spot machines of a group",
     s.Outcomes,
-    links=FIRST_EVENT_LINKS,
     command="group evict web",
     help="Evict all spot machines of a group or scale set: a Preempt for each.",
 )
@@ -64,7 +61,6 @@ SCALE_IN = Operation(
     s.Outcomes,
     takes=s.ScaleInRequest,
     respects_limits=True,
-    links=FIRST_EVENT_LINKS,
     command="group scale-in web --count 1",
     example={"count": 1},
     help="Delete instances of a scale set, those with the highest numbers first.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forewarn.control.operations.operation import REPEATABLE, Operation, links_to
+from forewarn.control.operations.operation import REPEATABLE, Operation
 from forewarn.control.schema import halts as h
 from forewarn.control.schema import queries as q
 
@@ -13,7 +13,6 @@ PLACE_HALT = Operation(
     takes=h.HaltRequest,
     why_no_key=REPEATABLE,
     refuses=(404, 409),
-    links=links_to("id", "getHalt", "releaseHalt"),
     command="halt place --label rack=r7 --note 'smoke in row 7'",
     example={"label": "tier=web", "note": "smoke in row 7"},
     help=(
@@ -29,7 +28,6 @@ LIST_HALTS = Operation(
     query=q.TimedPageQuery,
     respects_limits=True,
     paged=True,
-    links=links_to("0/id", "getHalt", "releaseHalt"),
     command="halt list",
     help="List active halts.",
 )

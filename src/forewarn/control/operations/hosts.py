@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forewarn.control.operations.operation import FIRST_EVENT_LINKS, Operation, links_to
+from forewarn.control.operations.operation import Operation
 from forewarn.control.schema import core as s
 from forewarn.control.schema import queries as q
 
@@ -13,7 +13,6 @@ LIST_HOSTS = Operation(
     query=q.HostQuery,
     respects_limits=True,
     paged=True,
-    links=links_to("0/name", "getHost", "explainHost", "maintainHost", "degradeHost", "repairHost"),
     command="host list",
     help="List all hosts with their health and number of machines.",
 )
@@ -43,7 +42,6 @@ MAINTAIN_HOST = Operation(
     "Schedule maintenance of a host",
     s.Outcomes,
     takes=s.MaintainRequest,
-    links=FIRST_EVENT_LINKS,
     command="host maintain host-a --type Freeze",
     example={"mode": "Freeze"},
     options={"mode": "type"},
@@ -58,7 +56,6 @@ DEGRADE_HOST = Operation(
     "Report that a host is expected to fail, and redeploy its machines",
     s.Outcomes,
     takes=s.DegradeRequest,
-    links=FIRST_EVENT_LINKS,
     command="host degrade host-a --notice 7d",
     example={"notice": 604800},
     help="Mark a host as degraded: every machine on it is redeployed before it fails.",
@@ -69,7 +66,6 @@ FAIL_HOST = Operation(
     "Report that a host has failed",
     s.Outcomes,
     takes=s.FailRequest,
-    links=FIRST_EVENT_LINKS,
     command="host fail host-a --type Reboot",
     example={"type": "Reboot", "note": "power supply"},
     help=(
@@ -112,7 +108,6 @@ DRAIN_HOST = Operation(
     "Cordon a host, and move its machines to other hosts",
     s.Outcomes,
     takes=s.DrainRequest,
-    links=FIRST_EVENT_LINKS,
     command="host drain host-a",
     example={"notice": 1800},
     help="Cordon a host, and move its machines to other hosts one by one.",

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from forewarn.control.operations.operation import (
-    EVENT_LINKS,
-    FIRST_EVENT_LINKS,
-    Operation,
-    links_to,
-)
+from forewarn.control.operations.operation import Operation
 from forewarn.control.schema import core as s
 from forewarn.control.schema import queries as q
 
@@ -19,9 +14,6 @@ LIST_MACHINES = Operation(
     respects_limits=True,
     paged=True,
     refuses=(404,),
-    links=links_to(
-        "0/name", "getMachine", "restartMachine", "redeployMachine", "evictMachine", "failMachine"
-    ),
     command="machine list --group web",
     options={"gone": "gone/present", "not_back": "not_back/back", "enabled": "enabled/disabled"},
     help="List all machines with their state and endpoint.",
@@ -43,7 +35,6 @@ RESTART_MACHINE = Operation(
     s.Outcome,
     role="tenant",
     respects_limits=True,
-    links=EVENT_LINKS,
     command="machine restart web_0",
 )
 
@@ -53,7 +44,6 @@ REDEPLOY_MACHINE = Operation(
     s.Outcome,
     role="tenant",
     respects_limits=True,
-    links=EVENT_LINKS,
     command="machine redeploy web_0",
 )
 
@@ -62,7 +52,6 @@ RESTORE_MACHINE = Operation(
     "Restore a machine that was evicted or deleted",
     s.MachineOutcome,
     respects_limits=True,
-    links=links_to("name", "getMachine"),
     command="machine restore web_2",
     help=(
         "Bring back a machine that was evicted or deleted, or record that one is back that is "
@@ -77,7 +66,6 @@ RECORD_MOVE = Operation(
     s.MachineOutcome,
     takes=s.MovedRequest,
     refuses=(404,),
-    links=links_to("name", "getMachine"),
     command="machine moved web_0 --to h3",
     example={"host": "h3"},
     options={"host": "to"},
@@ -93,7 +81,6 @@ EVICT_MACHINE = Operation(
     "POST /v1/machines/{name}/evict",
     "Evict a spot machine, announced as a Preempt",
     s.Outcome,
-    links=EVENT_LINKS,
     command="machine evict web_2",
 )
 
@@ -102,7 +89,6 @@ DELETE_MACHINE = Operation(
     "Delete a machine, announced as a Terminate if the group's policy requires it",
     s.Outcome,
     respects_limits=True,
-    links=EVENT_LINKS,
     command="machine delete web_1",
 )
 
@@ -111,7 +97,6 @@ FAIL_MACHINE = Operation(
     "Make a machine fail without notice",
     s.Outcome,
     takes=s.FailMachineRequest,
-    links=EVENT_LINKS,
     command="machine fail web_1 --type Reboot",
     example={"type": "Reboot"},
     help="Report a sudden failure: an event that starts at once, without notice.",
@@ -145,7 +130,6 @@ RESTART_MACHINES = Operation(
     role="tenant",
     respects_limits=True,
     refuses=(409,),
-    links=FIRST_EVENT_LINKS,
     command="machine restart web_0 web_1",
     example={"machines": ["web_0", "web_1"]},
     one=RESTART_MACHINE,
@@ -164,7 +148,6 @@ REDEPLOY_MACHINES = Operation(
     role="tenant",
     respects_limits=True,
     refuses=(409,),
-    links=FIRST_EVENT_LINKS,
     command="machine redeploy web_0 web_1",
     example={"machines": ["web_0", "web_1"]},
     one=REDEPLOY_MACHINE,
@@ -181,7 +164,6 @@ EVICT_MACHINES = Operation(
     s.Outcomes,
     takes=s.MachinesRequest,
     refuses=(409,),
-    links=FIRST_EVENT_LINKS,
     command="machine evict web_0 web_1",
     example={"machines": ["web_0", "web_1"]},
     one=EVICT_MACHINE,
@@ -198,7 +180,6 @@ DELETE_MACHINES = Operation(
     takes=s.MachinesRequest,
     respects_limits=True,
     refuses=(409,),
-    links=FIRST_EVENT_LINKS,
     command="machine delete web_0 web_1",
     example={"machines": ["web_0", "web_1"]},
     one=DELETE_MACHINE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forewarn.control.operations.operation import Operation, links_to
+from forewarn.control.operations.operation import Operation
 from forewarn.control.schema import maintenance as m
 from forewarn.control.schema import queries as q
 
@@ -12,7 +12,6 @@ LIST_MAINTENANCE = Operation(
     list[m.Maintenance],
     query=q.PageQuery,
     paged=True,
-    links=links_to("0/name", "setMaintenance", "removeMaintenance"),
     command="maintenance list",
     help="List the maintenance configurations of the fleet.",
 )

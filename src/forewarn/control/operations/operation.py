@@ -36,17 +36,6 @@ ALONE = (
 )  # commands of one word
 
 
-class Link(msgspec.Struct, frozen=True):
-    """An OpenAPI link: another operation, with one path parameter taken from this response."""
-
-    to: str
-    place: str  # OpenAPI runtime expression
-
-    @property
-    def parameter(self) -> str:
-        return self.place.rpartition("/")[2]
-
-
 class Operation(msgspec.Struct, Generic[T], frozen=True, eq=False):
     """The declaration of one operation. Its name in the table is its id: CORDON_HOST is
     `cordonHost`."""
@@ -65,7 +54,6 @@ class Operation(msgspec.Struct, Generic[T], frozen=True, eq=False):
     fleet_text: str = ""  # "fleet", "group", "host", … if the body is one, as YAML or JSON
     also: tuple[int, ...] = ()  # further statuses with a response of the same type
     refuses: tuple[int, ...] = ()  # statuses of errors that do not follow from the other fields
-    links: tuple[Link, ...] = ()
     command: str = ""  # a command of the command line that does the same, with its arguments
     used_by: tuple[str, ...] = ()  # other commands that call it
     example: Any = None  # of the body
@@ -120,13 +108,3 @@ class Operation(msgspec.Struct, Generic[T], frozen=True, eq=False):
         words = self.command.split()
         own = " ".join(words[: 1 if words and words[0] in ALONE else 2])
         return (own, *self.used_by) if own else self.used_by
-
-
-def links_to(place: str, *operations: str) -> tuple[Link, ...]:
-    """Return links to operations whose path parameter is at a place in the response."""
-    return tuple(Link(name, f"$response.body#/{place}") for name in operations)
-
-
-_OF_EVENT = ("getEvent", "explainEvent", "cancelEvent", "approveEvent")
-EVENT_LINKS = links_to("id", *_OF_EVENT, "retryEvent", "finishEvent", "abandonEvent")
-FIRST_EVENT_LINKS = links_to("events/0/id", *_OF_EVENT)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forewarn.control.operations.operation import CHANGES_NOTHING, Operation, links_to
+from forewarn.control.operations.operation import CHANGES_NOTHING, Operation
 from forewarn.control.schema import queries as q
 from forewarn.control.schema import rollouts as r
 
@@ -13,7 +13,6 @@ LIST_ROLLOUTS = Operation(
     query=q.RolloutQuery,
     respects_limits=True,
     paged=True,
-    links=links_to("0/id", "getRollout", "explainRollout"),
     command="rollout list",
     help="List all rollouts: first those in progress, then those that are over.",
     used_by=("status",),
@@ -26,9 +25,6 @@ START_ROLLOUT = Operation(
     takes=r.RolloutRequest,
     status=201,
     refuses=(404,),
-    links=links_to(
-        "id", "getRollout", "explainRollout", "pauseRollout", "resumeRollout", "abortRollout"
-    ),
     command="rollout start --type Reboot --group web --notice 30m --bake 5m",
     example={"type": "Reboot", "groups": ["web"], "notice": 1800, "bake": 300},
     options={"waves": "waves"},
@@ -86,7 +82,6 @@ SKIP_ROLLOUT_STEPS = Operation(
     "Skip steps of a rollout",
     r.RolloutReport,
     takes=r.SkipRequest,
-    links=links_to("id", "getRollout"),
     command="rollout skip 1B2C --lane host-a",
     help="Skip steps that have not started, and withdraw events already announced for them.",
     example={"lanes": ["web"], "reason": "tested separately"},
@@ -97,7 +92,6 @@ PAUSE_ROLLOUT = Operation(
     "Pause a rollout",
     r.RolloutReport,
     takes=r.PauseRequest,
-    links=links_to("id", "getRollout"),
     command="rollout pause 1B2C",
     example={"reason": "errors in web"},
     help="Pause a rollout: no further step is announced. Events that exist are carried out.",
@@ -107,7 +101,6 @@ RESUME_ROLLOUT = Operation(
     "POST /v1/rollouts/{id}/resume",
     "Resume a rollout after a pause, or after one of its events was cancelled",
     r.RolloutReport,
-    links=links_to("id", "getRollout"),
     command="rollout resume 1B2C",
     help="Resume a paused rollout, and announce again what was cancelled.",
 )
@@ -117,7 +110,6 @@ ABORT_ROLLOUT = Operation(
     "Abort a rollout",
     r.RolloutReport,
     takes=r.SwitchRequest,
-    links=links_to("id", "getRollout"),
     command="rollout abort 1B2C",
     example={"reason": "wrong version"},
     help=(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forewarn.control.operations.operation import REPEATABLE, Operation, links_to
+from forewarn.control.operations.operation import REPEATABLE, Operation
 from forewarn.control.schema import queries as q
 from forewarn.control.schema import tokens as t
 from forewarn.control.schema.session import Session
@@ -16,7 +16,6 @@ CREATE_TOKEN = Operation(
     role="admin",
     why_no_key="its response contains a secret and is not stored; revoke a token that was lost",
     refuses=(404, 409),
-    links=links_to("id", "getToken", "revokeToken"),
     command="token create alice --role operator",
     example={"name": "alice", "role": "operator"},
 )
@@ -28,7 +27,6 @@ LIST_TOKENS = Operation(
     query=q.TimedPageQuery,
     role="admin",
     paged=True,
-    links=links_to("0/id", "getToken"),
     command="token list",
 )
 
@@ -42,7 +40,6 @@ REVOKE_TOKEN = Operation(
     role="admin",
     why_no_key=REPEATABLE,
     refuses=(409,),
-    links=links_to("id", "getToken"),
     command="token revoke alice",
     example={},
 )

@@ -84,11 +84,6 @@ async def get_fleet(call: Call) -> Response[bytes]:
     return Response(encoded, media_type=JSON)
 
 
-@route(operations.GET_FLEET_SCHEMA)
-def get_fleet_schema() -> dict[str, Any]:
-    return shapes.schema()
-
-
 @route(operations.GET_FLEET_PROGRESS)
 def get_fleet_progress() -> FleetProgress:
     progress = context().fleet_apply.progress

@@ -419,13 +419,11 @@ class PostponeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     until: Annotated[w.Moment | None, doc("New start time, instead of `by`.")] = None
 
 
-class ScheduleRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """An event to announce."""
+class Announcement(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """How events are announced."""
 
     extra_schema: ClassVar = w.at_most_one_of("notice", "not_before")
 
-    type: Annotated[w.TypeName, doc("Type of the event.")]
-    machines: Annotated[w.Names, doc("Names of the machines, all of one group.")]
     notice: Annotated[
         w.Notice | None,
         doc("Seconds between announcement and start; by default, the minimum notice of the type."),
@@ -433,11 +431,18 @@ class ScheduleRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     not_before: Annotated[w.Moment | None, doc("Earliest start, instead of `notice`.")] = None
     short_notice: Annotated[bool, doc("Allow less than the minimum notice of the type.")] = False
     ignore_windows: w.IgnoreWindows = False
+    ticket: w.NewTicket = ""
+
+
+class ScheduleRequest(Announcement, kw_only=True, forbid_unknown_fields=True):
+    """An event to announce."""
+
+    type: Annotated[w.TypeName, doc("Type of the event.")]
+    machines: Annotated[w.Names, doc("Names of the machines, all of one group.")]
     description: Annotated[w.Text, doc("Text shown to guests.")] = ""
     duration: Annotated[
         w.Impact, doc("Seconds that the impact lasts; 0: no impact, -1: unknown.")
     ] = -1
-    ticket: w.NewTicket = ""
     source: Annotated[
         w.SourceName, doc("Platform, or User if a user of the machine requested it.")
     ] = "Platform"
@@ -574,27 +579,17 @@ class HostExplanation(msgspec.Struct, kw_only=True):
     ] = ""
 
 
-class MaintainRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class MaintainRequest(Announcement, kw_only=True, forbid_unknown_fields=True):
     """Maintenance of a host to announce."""
-
-    extra_schema: ClassVar = w.at_most_one_of("notice", "not_before")
 
     mode: Annotated[
         w.MaintenanceMode, doc("Effect of the maintenance on the machines of the host.")
     ]
     evacuate: Annotated[bool, doc("Move the machines to other hosts one by one instead.")] = False
-    notice: Annotated[
-        w.Notice | None,
-        doc("Seconds between announcement and start; by default, the minimum notice of the type."),
-    ] = None
-    not_before: Annotated[w.Moment | None, doc("Earliest start, instead of `notice`.")] = None
-    short_notice: Annotated[bool, doc("Allow less than the minimum notice of the type.")] = False
-    ignore_windows: w.IgnoreWindows = False
     description: Annotated[w.Text | None, doc("Text shown to guests.")] = None
     duration: Annotated[
         w.Impact | None, doc("Seconds that the impact lasts; 0: no impact, -1: unknown.")
     ] = None
-    ticket: w.NewTicket = ""
 
 
 class DegradeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
