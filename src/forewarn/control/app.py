@@ -44,9 +44,7 @@ from forewarn.control.http.parameters import (
 from forewarn.control.http.responses import response_headers
 from forewarn.control.routes import (
     backup,
-    batch,
     calendar,
-    callers,
     clock,
     docs,
     events,
@@ -75,11 +73,9 @@ from forewarn.store.port import StoreFailed
 from forewarn.support.convert import decode_json
 
 ROUTES = (
-    batch,
     status,
     clock,
     machines,
-    callers,
     groups,
     events,
     calendar,

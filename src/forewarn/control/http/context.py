@@ -199,6 +199,17 @@ class CallContext(msgspec.Struct, frozen=True):
         """Whether the group, with its current labels, is within the caller's limit."""
         return not self.limited or self.tokens.allows(self.caller.limit, group)
 
+    def page(
+        self,
+        items: Iterable[T],
+        limit: int,
+        key: Callable[[T], paging.Cursor],
+        after: paging.Cursor | None,
+    ) -> list[T]:
+        """Return the items after a cursor, of those that are ordered by their keys."""
+        later = (item for item in items if after is None or tuple(key(item)) > tuple(after))
+        return self.take_page(later, limit, key)
+
     def take_page(
         self, items: Iterable[T], limit: int, key: Callable[[T], paging.Cursor]
     ) -> list[T]:

@@ -8,6 +8,7 @@ from litestar.params import JSONBody
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import unwrap
 from forewarn.control.http.operation import route
+from forewarn.control.http.orders import Place, in_order
 from forewarn.control.http.paging import parse_name_cursor
 from forewarn.control.http.parameters import Given, Name
 from forewarn.control.http.requests import arguments
@@ -15,9 +16,9 @@ from forewarn.control.operations import faults as operations
 from forewarn.control.schema import faults as f
 from forewarn.control.schema import queries as q
 from forewarn.control.views import faults as views
+from forewarn.service.faults.model import FaultAccount
 from forewarn.service.faults.validate import NewFault
 from forewarn.support.logs import logger
-from forewarn.support.text import natural_key
 
 log = logger("forewarn.control")
 
@@ -35,13 +36,12 @@ async def add_fault(call: Call, data: JSONBody[f.FaultRequest]) -> f.Fault:
 @route(operations.LIST_FAULTS)
 def list_faults(call: Call, given: Given[q.PageQuery]) -> list[f.Fault]:
     """In the order in which they were added, including faults that are used up."""
-    cursor = parse_name_cursor(given.after)
-    remaining = (
-        account
-        for account in context().faults.all()
-        if cursor is None or natural_key(account.fault.id) > natural_key(cursor[0])
-    )
-    page = call.take_page(remaining, given.limit, lambda item: (item.fault.id,))
+
+    def place(account: FaultAccount) -> Place:
+        return account.fault.id, ""
+
+    later = in_order(context().faults.all(), place, parse_name_cursor(given.after))
+    page = call.take_page(later, given.limit, place)
     return [views.fault(account) for account in page]
 
 

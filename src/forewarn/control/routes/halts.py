@@ -39,11 +39,8 @@ async def place_halt(call: Call, data: JSONBody[h.HaltRequest]) -> h.Halt:
 async def list_halts(call: Call, given: Given[q.TimedPageQuery]) -> list[h.Halt]:
     """Ordered by age, the oldest first. A token that is limited to groups sees the halts that cover
     any of them."""
-    cursor = parse_time_cursor(given.after)
     standing = await context().halts.list(call.sees if call.limited else None)
-    page = call.take_page(
-        (r for r in standing if cursor is None or _key(r) > cursor), given.limit, _key
-    )
+    page = call.page(standing, given.limit, _key, parse_time_cursor(given.after))
     return [view.halt(report) for report in page]
 
 

@@ -1,4 +1,5 @@
-"""Machines in the control API: listing them, and restarting, removing, restoring or failing one."""
+"""Machines in the control API: listing them and unknown callers, restarting, removing and restoring
+them, and failures."""
 
 from __future__ import annotations
 
@@ -10,9 +11,10 @@ from litestar.params import JSONBody
 
 from forewarn.control.http import filters
 from forewarn.control.http.access import authorization
-from forewarn.control.http.context import Call, context
+from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import (
     RefusedError,
+    each_once,
     encode_in_thread,
     outcome,
     parse_enum,
@@ -110,8 +112,9 @@ def list_drift(call: Call, given: Given[q.PageQuery]) -> list[s.MachineDrift]:
     its settings), and on a control node that does not decide."""
     inventory = context().inventory
     found = inventory.sightings.all()
-    names = sorted(name for name in found if name > (given.after or ""))
-    page = call.take_page(names, given.limit, lambda item: (item,))
+    page = call.page(
+        sorted(found), given.limit, lambda name: (name,), parse_name_cursor(given.after)
+    )
     return [core.machine_drift(found[name], inventory.problems.get(name, "")) for name in page]
 
 
@@ -164,3 +167,63 @@ async def delete_machine(call: Call, name: Name) -> s.Outcome:
 async def fail_machine(call: Call, name: Name, data: JSONBody[s.FailMachineRequest]) -> s.Outcome:
     type = FAILURE_TYPE if data.type is None else parse_enum(EventType, "event type", data.type)
     return outcome(await call.removals.fail(name, type, call.by))
+
+
+@route(operations.LIST_UNKNOWN_CALLERS)
+def list_unknown_callers(call: Call, given: Given[q.PageQuery]) -> list[s.UnknownCaller]:
+    """Addresses that have sent requests to the metadata endpoint and that belong to no machine, to
+    one that no longer exists, or to one that is known to be on another host, ordered by address and
+    host. They are kept in memory from the start of the service, at most 1,024 of them; those with
+    the fewest requests are forgotten first."""
+    platform, after = context().platform, parse_name_cursor(given.after)
+    callers = platform.poll_index.unknown_callers.all()
+    page = call.page(callers, given.limit, lambda item: (item.address, item.host), after)
+    return [
+        core.unknown_caller(caller, platform.machine_index.at(caller.address)) for caller in page
+    ]
+
+
+# Of several machines: all in one commit, or none of them.
+
+
+@route(operations.RESTART_MACHINES)
+async def restart_machines(call: Call, data: JSONBody[s.MachinesRequest]) -> s.Outcomes:
+    """Each machine gets a Reboot of its own. If any of them cannot be restarted, nothing is done,
+    and `errors` has every refusal."""
+    return await _user_maintenance(call, data, EventType.REBOOT)
+
+
+@route(operations.REDEPLOY_MACHINES)
+async def redeploy_machines(call: Call, data: JSONBody[s.MachinesRequest]) -> s.Outcomes:
+    """Each machine gets a Redeploy of its own. If any of them cannot be redeployed, nothing is
+    done, and `errors` has every refusal."""
+    return await _user_maintenance(call, data, EventType.REDEPLOY)
+
+
+@route(operations.EVICT_MACHINES)
+async def evict_machines(call: Call, data: JSONBody[s.MachinesRequest]) -> s.Outcomes:
+    """Each machine gets a Preempt of its own. If any of them cannot be evicted, nothing is done,
+    and `errors` has every refusal."""
+    return core.outcomes(unwrap(await call.removals.evict_each(_names(data), call.by)))
+
+
+@route(operations.DELETE_MACHINES)
+async def delete_machines(call: Call, data: JSONBody[s.MachinesRequest]) -> s.Outcomes:
+    """Each machine gets a Terminate of its own if the policy of its group requires it. If any of
+    them cannot be deleted, nothing is done, and `errors` has every refusal."""
+    machines = _names(data)
+    authorization.require_machines(call, *machines)
+    return core.outcomes(unwrap(await call.removals.delete_each(machines, call.by)))
+
+
+async def _user_maintenance(
+    call: CallContext, data: s.MachinesRequest, type: EventType
+) -> s.Outcomes:
+    machines = _names(data)
+    authorization.require_machines(call, *machines)
+    done = await call.platform.user_maintenance_of_each(machines, type, call.by)
+    return core.outcomes(unwrap(done))
+
+
+def _names(data: s.MachinesRequest) -> tuple[str, ...]:
+    return each_once("machines", data.machines)

@@ -22,11 +22,9 @@ from forewarn.service.fleet.shapes import MaintenanceEntry
 @route(operations.LIST_MAINTENANCE)
 def list_maintenance(call: Call, given: Given[q.PageQuery]) -> list[m.Maintenance]:
     """Ordered by name. Windows and blackouts of single groups are part of their policies."""
-    cursor = parse_name_cursor(given.after)
-    known = context().configurations.all()
-    later = (item for item in known if cursor is None or (item.name, "") > cursor)
-    configurations = call.take_page(later, given.limit, lambda item: (item.name,))
-    return [views.configuration(item) for item in configurations]
+    known, after = context().configurations.all(), parse_name_cursor(given.after)
+    page = call.page(known, given.limit, lambda item: (item.name,), after)
+    return [views.configuration(item) for item in page]
 
 
 @route(operations.SET_MAINTENANCE)

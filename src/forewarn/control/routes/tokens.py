@@ -8,7 +8,7 @@ from litestar.params import JSONBody
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import RefusedError, parse_selector, unwrap
 from forewarn.control.http.operation import route
-from forewarn.control.http.paging import parse_time_cursor
+from forewarn.control.http.paging import Cursor, parse_time_cursor
 from forewarn.control.http.parameters import Given, Name
 from forewarn.control.http.requests import arguments
 from forewarn.control.operations import tokens as operations
@@ -39,15 +39,12 @@ async def create_token(call: Call, data: JSONBody[t.TokenRequest]) -> t.CreatedT
 @route(operations.LIST_TOKENS)
 def list_tokens(call: Call, given: Given[q.TimedPageQuery]) -> list[t.Token]:
     """Includes expired and revoked tokens. The newest is the last."""
-    cursor = parse_time_cursor(given.after)
-    remaining = (
-        token
-        for token in context().tokens.all()
-        if cursor is None or (token.created_at, token.id.upper()) > cursor[1:]
-    )
-    page = call.take_page(
-        remaining, given.limit, lambda item: (False, item.created_at, item.id.upper())
-    )
+
+    def key(token: Token) -> Cursor:
+        return False, token.created_at, token.id.upper()
+
+    after = parse_time_cursor(given.after)
+    page = call.page(context().tokens.all(), given.limit, key, after)
     return [token_view(token) for token in page]
 
 
