@@ -287,6 +287,7 @@ def values_of(enumeration: str) -> Sequence[str] | None:
         Conflicts,
         WorkBy,
     )
+    from forewarn.core.rollouts.progress import StepState
 
     kept = [type.value for type in types_that(lambda traits: not traits.deletes)]
     of_hosts = [type.value for type in types_that(lambda traits: traits.host_maintenance)]
@@ -301,5 +302,6 @@ def values_of(enumeration: str) -> Sequence[str] | None:
     values["MaintenanceMode"] = [*of_hosts, LIVE_MIGRATION]
     values["PauseAfter"] = ["nothing", "canary", "waves"]
     values["FaultMethod"] = ["GET", "POST"]
+    values["StepState"] = [state.value for state in StepState]
     values["OverviewBy"] = ["host", "group"]
     return values.get(enumeration)

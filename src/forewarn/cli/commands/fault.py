@@ -54,7 +54,10 @@ def clear(
 ) -> None:
     """Remove a fault, or all of them, and show how often they were applied."""
     with service(url) as client:
-        cleared = client.clear_faults() if fault is None else [client.clear_fault(fault)]
+        if fault is None:
+            cleared = client.call(operations.CLEAR_FAULTS)
+        else:
+            cleared = [client.call(operations.CLEAR_FAULT, fault)]
     if json:
         print_json(cleared)
         return

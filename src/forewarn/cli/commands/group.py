@@ -57,7 +57,7 @@ def _print_group(group: s.Group, client: ControlClient) -> None:
             ("subscription", group.subscription or "none"),
             ("events", ", ".join(group.events) or "none"),
             *_policy(group),
-            ("maintenance", _next_times(client.group_windows(group.name))),
+            ("maintenance", _next_times(client.call(operations.GET_GROUP_WINDOWS, group.name))),
         ]
     )
     print_clock(client)

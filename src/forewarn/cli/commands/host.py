@@ -116,7 +116,7 @@ def enroll(
     """
     request = s.EnrollmentRequest(host=name or "", **fields)
     with service(url) as client:
-        enrollment = client.enroll(request)
+        enrollment = client.call(operations.ENROLL_HOSTS, request)
         if json:
             print_json(enrollment)
             return

@@ -51,7 +51,7 @@ def send_test(
 ) -> None:
     """Make the service send a test message. Exits with 1 if it is not delivered."""
     with service(url) as client:
-        outcome = client.test_notification(name)
+        outcome = client.call(operations.TEST_NOTIFICATION, name)
     if json:
         print_json(outcome)
         raise typer.Exit(0 if outcome.delivered else 1)

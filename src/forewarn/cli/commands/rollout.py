@@ -39,11 +39,9 @@ from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.operations import rollouts as operations
 from forewarn.control.schema import rollouts as r
 from forewarn.core.refusal import Hint
-from forewarn.core.rollouts.progress import StepState
-from forewarn.support.text import counted, either_of
+from forewarn.support.text import counted
 
 app = typer.Typer(no_args_is_help=True)
-STEP_STATES = [state.value for state in StepState]
 
 
 def _id(text: str) -> str:
@@ -61,22 +59,6 @@ Id = Annotated[
     ),
 ]
 All = Annotated[bool, typer.Option("--all", help="Show all steps.")]
-OnlyHost = Annotated[
-    str | None,
-    typer.Option("--host", help="Only this host.", autocompletion=completion.hosts),
-]
-OnlyGroup = Annotated[
-    str | None,
-    typer.Option("--group", help="Only this group.", autocompletion=completion.groups),
-]
-OnlyState = Annotated[
-    str | None,
-    typer.Option(
-        "--state",
-        help=f"Only steps in this state: {either_of(STEP_STATES)}.",
-        autocompletion=completion.one_of(*STEP_STATES),
-    ),
-]
 OnlyStep = Annotated[
     int | None, typer.Option("--step", help="Only the step with this number.", min=1)
 ]
@@ -156,23 +138,22 @@ ROLLOUTS = Table(
 
 
 @app.command()
+@takes(operations.LIST_ROLLOUT_STEPS)
 def show(
     id: Id,
+    fields: Fields,
     all_: All = False,
-    host: OnlyHost = None,
-    group: OnlyGroup = None,
-    state: OnlyState = None,
     step: OnlyStep = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
     """Show one rollout: its settings, the states of its steps, and what it waits for."""
     with service(url) as client:
-        narrowed = all_ or bool(host or group or state or step)
+        narrowed = all_ or bool(fields or step)
         report = client.rollout(id, expected_end=not narrowed)
         steps: list[r.Step] = []
         if narrowed or report.steps_total <= SHOWN_STEPS:
-            steps = list(client.rollout_steps(report.id, group=group, host=host, state=state))
+            steps = list(client.pages(operations.LIST_ROLLOUT_STEPS, report.id, **fields))
             steps = [found for found in steps if step in (None, found.number)]
         if narrowed and not steps:
             fail("the rollout has no such step")
@@ -198,7 +179,7 @@ def watch(id: Id, json: Json = False, url: Url = None) -> None:
 def explain(id: Id, fields: Fields, json: Json = False, url: Url = None) -> None:
     """Explain what a rollout is waiting for, until when at most, and what would unblock it."""
     with service(url) as client:
-        explanation = client.explain_rollout(id, **fields)
+        explanation = client.call(operations.EXPLAIN_ROLLOUT, id, **fields)
         narrowed = bool(fields)
         if json:
             print_json(explanation)

@@ -31,6 +31,7 @@ from forewarn.cli.output import (
     time_text,
 )
 from forewarn.cli.values import StateOption
+from forewarn.control.operations import tokens as operations
 from forewarn.control.schema import tokens as t
 from forewarn.core.access import Role
 from forewarn.core.time import SECOND
@@ -152,7 +153,7 @@ def revoke(
         revoked = _offline(state, url, lambda tokens: tokens.revoke(token, request))
     else:
         with service(url) as client:
-            revoked = client.revoke_token(token, request)
+            revoked = client.call(operations.REVOKE_TOKEN, token, request)
     if json:
         print_json(revoked)
     else:

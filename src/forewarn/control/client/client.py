@@ -38,7 +38,6 @@ from forewarn.control.operations.operation import Operation
 from forewarn.control.schema import core as s
 from forewarn.control.schema import halts as h
 from forewarn.control.schema import maintenance as m
-from forewarn.control.schema import rollouts as r
 from forewarn.control.schema import tokens as t
 from forewarn.control.schema.feed import FeedCommit, HistoryRecord
 from forewarn.control.schema.fleet import FleetDifference
@@ -102,29 +101,21 @@ class ControlClient:
     control_nodes = Method(of_service.GET_CONTROL_NODES)
     clock = Method(of_service.GET_CLOCK)
     notifications = Method(of_feed.GET_NOTIFICATIONS)
-    test_notification = Method(of_feed.TEST_NOTIFICATION)
     changes = Method(of_feed.GET_CHANGES)
     history = Method(of_history.GET_HISTORY)
     machines = Method(of_machines.LIST_MACHINES)
     machine = Method(of_machines.GET_MACHINE)
-    unknown_callers = Method(of_machines.LIST_UNKNOWN_CALLERS)
     drift = Method(of_machines.LIST_DRIFT)
     evict_machine = Method(of_machines.EVICT_MACHINE)
-    fail_machine = Method(of_machines.FAIL_MACHINE)
     record_move = Method(of_machines.RECORD_MOVE)
     groups = Method(of_groups.LIST_GROUPS)
     group = Method(of_groups.GET_GROUP)
-    group_windows = Method(of_groups.GET_GROUP_WINDOWS)
-    evict_group = Method(of_groups.EVICT_GROUP)
-    scale_in = Method(of_groups.SCALE_IN)
     set_policy = Method(of_groups.SET_POLICY)
     hosts = Method(of_hosts.LIST_HOSTS)
     host = Method(of_hosts.GET_HOST)
-    explain_host = Method(of_hosts.EXPLAIN_HOST)
     maintain_host = Method(of_hosts.MAINTAIN_HOST)
     degrade_host = Method(of_hosts.DEGRADE_HOST)
     fail_host = Method(of_hosts.FAIL_HOST)
-    enroll = Method(of_hosts.ENROLL_HOSTS)
     event = Method(of_events.GET_EVENT)
     explain = Method(of_events.EXPLAIN_EVENT)
     schedule = Method(of_events.SCHEDULE_EVENT)
@@ -140,19 +131,13 @@ class ControlClient:
     rollout = Method(of_rollouts.GET_ROLLOUT)
     start_rollout = Method(of_rollouts.START_ROLLOUT)
     plan_rollout = Method(of_rollouts.PLAN_ROLLOUT)
-    explain_rollout = Method(of_rollouts.EXPLAIN_ROLLOUT)
     pause_rollout = Method(of_rollouts.PAUSE_ROLLOUT)
     abort_rollout = Method(of_rollouts.ABORT_ROLLOUT)
-    skip_rollout_steps = Method(of_rollouts.SKIP_ROLLOUT_STEPS)
     place_halt = Method(of_halts.PLACE_HALT)
     release_halt = Method(of_halts.RELEASE_HALT)
     fleet_progress = Method(of_fleet.GET_FLEET_PROGRESS)
     create_token = Method(of_tokens.CREATE_TOKEN)
-    revoke_token = Method(of_tokens.REVOKE_TOKEN)
     faults = Method(of_faults.LIST_FAULTS)
-    add_fault = Method(of_faults.ADD_FAULT)
-    clear_fault = Method(of_faults.CLEAR_FAULT)
-    clear_faults = Method(of_faults.CLEAR_FAULTS)
 
     def readiness(self) -> s.HealthReport:
         """Return whether each part of the service is ready. Not being ready is not an error."""
@@ -178,9 +163,6 @@ class ControlClient:
 
     def tokens(self) -> list[t.Token]:
         return list(self.pages(of_tokens.LIST_TOKENS, limit=TOKENS_PAGE))
-
-    def rollout_steps(self, id: str, **filters: Filter) -> Iterator[r.Step]:
-        return self.pages(of_rollouts.LIST_ROLLOUT_STEPS, id, limit="1000", **filters)
 
     def verdict(self, machine: str | None = None, event: str | None = None) -> Verdict:
         from forewarn.control.operations.verdict import GET_VERDICT

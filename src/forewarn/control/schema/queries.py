@@ -23,7 +23,6 @@ When: TypeAlias = Annotated[str, WHEN]
 Limit: TypeAlias = Annotated[int, Meta(ge=1, le=limits.MAX_PAGE)]
 Sequence: TypeAlias = Annotated[int, Meta(ge=0, le=limits.MAX_SEQ)]
 OfMachines: TypeAlias = Annotated[Labels | None, doc("Only machines" + LABELS)]
-OfRollout: TypeAlias = Annotated[str | None, doc("Only this host or group of the rollout.")]
 Kinds: TypeAlias = Annotated[
     str | None,
     documented(pattern="Whats"),
@@ -228,8 +227,8 @@ class PlanQuery(msgspec.Struct, kw_only=True):
 class LaneQuery(msgspec.Struct, kw_only=True):
     """A part of a rollout."""
 
-    group: OfRollout = None
-    host: OfRollout = None
+    group: Annotated[str | None, doc("Only this group of the rollout.")] = None
+    host: Annotated[str | None, doc("Only this host of the rollout.")] = None
 
 
 class StepQuery(LaneQuery, kw_only=True):
