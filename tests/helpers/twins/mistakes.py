@@ -365,10 +365,22 @@ class ApprovesAgainAndAgain(Worker):
 
 
 class ApprovesStarted(Worker):
-    """approves events that have already started"""
+    """approves events that have already started, once"""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.approved_late: set[str] = set()
 
     def awaits_approval(self, event: Event) -> bool:
-        return event["EventStatus"] == "Started" or super().awaits_approval(event)
+        return event["EventId"] not in self.approved_late and (
+            event["EventStatus"] == "Started" or super().awaits_approval(event)
+        )
+
+    def approve(self, event: Event) -> bool:
+        approved = super().approve(event)
+        if approved and event["EventStatus"] == "Started":
+            self.approved_late.add(event["EventId"])
+        return approved
 
 
 class ApprovesWithdrawn(Worker):

@@ -17,7 +17,7 @@ from helpers.waiting import until
 BAD_ANSWERS: tuple[FaultKind, ...] = ("gone", "throttled", "error")
 BROKEN_ANSWERS: tuple[FaultKind, ...] = ("empty", "no-events", "truncated")
 MANY_POLLS = int(1.2 * HAMMERING_RATE * HAMMERING_SECONDS)
-FEW_POLLS = MANY_POLLS // 4  # in two seconds
+WATCHED = 2.0  # seconds of real time after which a client is known to poll seldom
 SLOWED_DOWN = 3  # usual intervals between two polls, in the median
 
 
@@ -193,7 +193,9 @@ def ten_seconds(stage: Stage) -> None:
 
     def judged() -> bool:
         polls = stage.requests - before
-        return polls > MANY_POLLS or (polls < FEW_POLLS and real_time() > start + 2.0)
+        lasted = real_time() - start
+        seldom = polls <= 1 + lasted / INTERVALS["ten-seconds"]
+        return polls > MANY_POLLS or (lasted > WATCHED and seldom)
 
     until(judged)
     clock.advance(HAMMERING_SECONDS)
