@@ -123,12 +123,13 @@ class ControlFollower(ABC, Generic[Welcome]):
     async def _follow_accepting(self, dial: Dial) -> None:
         """Follow a control node, if it accepts this process before another one does."""
         stream = await dial()
+        before = self._present
         self._streams.add(stream)
         try:
             stream.send(self._hello())
             async with asyncio.timeout(GREETED_WITHIN):
                 welcome = self._welcomed(await stream.receive())
-            if self._wanted.is_set():
+            if self._present in (before, None):
                 await self._replace_present(stream, welcome)
         finally:
             self._streams.discard(stream)
@@ -149,9 +150,9 @@ class ControlFollower(ABC, Generic[Welcome]):
                 self._disconnected(str(error) if self._present is stream else REPLACED)
             finally:
                 stream.cut()
-        if self._present is stream:
-            await guard.pause(pause)
             await self._until_ready()
+        await guard.pause(pause)
+        if self._present is stream:
             self._present = None
             self._wanted.set()
 

@@ -144,6 +144,32 @@ def test_another_one_is_followed_once_that_which_is_silent_has_been_left() -> No
     play(follower, body)
 
 
+def test_what_accepts_while_the_connection_is_lost_is_followed_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(control_follower, "MIN_DIAL_PAUSE", 0.0)
+    monkeypatch.setattr(control_follower, "MAX_DIAL_PAUSE", 0.0)
+
+    async def body() -> None:
+        (await follower.greeted("a")).answers.set()
+        await until_async(lambda: follower.history == ["a"])
+        a, _ = follower.streams["a"], follower.streams.pop("b")
+        follower._note_silence(True)
+        b = await follower.greeted("b")
+        b.answers.set()
+        a.cut()
+        follower._note_silence(False)
+        await until_async(lambda: follower.history[-1] == "b")
+        for _ in range(20):  # turns of the loop, in which the one that was lost ends
+            await guard.pause(0)
+        assert follower.streams == {"a": a, "b": b}
+        assert not b.lost.is_set()
+        assert not follower._wanted.is_set()
+
+    follower = Follower("a", "b")
+    play(follower, body)
+
+
 def test_control_is_looked_for_again_when_the_connection_is_lost() -> None:
     async def body() -> None:
         first = await follower.greeted("a")
