@@ -102,7 +102,7 @@ def _moments(picture: Picture) -> Iterator[float]:
         times = (event.visible, event.not_before, event.approved, event.started, event.ended)
         yield from (t for t in times if t is not None)
         yield from (impact.t for impact in event.impacts)
-        yield from (sighting.seen for sighting in event.sightings if sighting.seen is not None)
+        yield from event.seen.values()
     for outage in picture.outages:
         yield from (outage.start, outage.end)
     for lane in picture.lanes[:LANES_READ]:

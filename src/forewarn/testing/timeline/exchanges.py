@@ -37,7 +37,7 @@ def exchange(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     if traffic.polls:
         lane.add_poll(t)
     if fault:
-        lane.add_mark(t, "fault", f"fault {fault}: {request} got {result}")
+        lane.add_mark(t, "fault")
         message = f"{request} of {sender} got the fault {fault}: {result}"
         memory.report_repeated(t, message, traffic.same + 1)
     if traffic.polls and status == 200:
@@ -46,10 +46,10 @@ def exchange(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
         for id in traffic.approved_ids():
             memory.record_approval(id, lane.machine, t, lane)
     elif traffic.readiness_of and status in (200, 204):
-        lane.add_mark(t, "ready", f"reported its readiness for {traffic.readiness_of[:8]}")
+        lane.add_mark(t, "ready")
     elif not fault and (status is None or status >= 400):
         how = "got no answer" if status is None else f"was refused: {result}"
-        lane.add_mark(t, "refused", f"{request} {how}")
+        lane.add_mark(t, "refused")
         memory.report_repeated(t, f"{request} of {sender} {how}", traffic.same + 1)
 
 
@@ -78,11 +78,9 @@ def _document(
                 affected.group = event.group
         if not event.recorded:
             _infer(memory, event, listed.status, t)
-        sighting = event.sighting(lane.machine)
-        if sighting is not None and sighting.seen is None:
-            sighting.seen = t
-            if lane.machine in event.machines:
-                memory.report(t, f"{lane.machine} saw {memory.describe(event)}: {listed.status}")
+        if lane.machine in event.machines and lane.machine not in event.seen:
+            event.seen[lane.machine] = t
+            memory.report(t, f"{lane.machine} saw {memory.describe(event)}: {listed.status}")
     ids = frozenset(listed.id for listed in document.events)
     for id in lane.listed_events - ids:
         _infer_end(memory, memory.events.get(id), t, version)

@@ -17,8 +17,8 @@ from forewarn.testing.timeline.values import (
     MAX_LANES,
     MAX_MARKS,
     MAX_OUTAGES,
-    Outage,
     ScenarioOutcome,
+    Span,
 )
 from forewarn.traces.courses import FINISHED, WITHDRAWN
 
@@ -29,7 +29,7 @@ class TimelineMemory:
         self.events: dict[str, EventRecord] = {}
         self.addresses: dict[str, str] = {}  # address -> machine
         self.fleet_known = False  # whether a `fleet` line has been read
-        self.outages: list[Outage] = []
+        self.outages: list[Span] = []
         self.scenarios: list[ScenarioOutcome] = []
         self.latest_changes: deque[tuple[float, str]] = deque(maxlen=MAX_CHANGES)
         self.changes: list[tuple[float, str]] = []  # that `on_change` has not been called with yet
@@ -94,10 +94,7 @@ class TimelineMemory:
         if lane is not None:
             if event.approved is not None and event.approved_by == by:
                 t = min(t, event.approved)  # the answer is later than the approval
-            sighting = event.sighting(by)
-            again = sighting is not None and sighting.approved is not None
-            if sighting is not None and not again:
-                sighting.approved = t
+            again = any(approved == id for _, approved in lane.approvals)
             if not again and len(lane.approvals) < MAX_MARKS:
                 lane.approvals.append((t, id))
         if event.approved is None:
@@ -116,5 +113,5 @@ class TimelineMemory:
     def record_outage(self, start: float, end: float, message: str) -> None:
         start = max(start, self.begins or 0.0)
         if len(self.outages) < MAX_OUTAGES:
-            self.outages.append(Outage(min(start, end), end, message))
+            self.outages.append(Span(min(start, end), end))
         self.report(end, message)

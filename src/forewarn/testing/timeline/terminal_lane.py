@@ -91,10 +91,10 @@ def _fill_event(
     end = event.ended if event.ended is not None else now
     if event.visible is not None:
         scheduled_until = min(event.started if event.started is not None else end, end)
-        sighting = event.sighting(lane.machine)
+        seen = event.seen.get(lane.machine)
         fill(event.visible, scheduled_until, "scheduled")
-        if sighting is not None and sighting.seen is not None and sighting.seen <= scheduled_until:
-            fill(sighting.seen, scheduled_until, "seen")
+        if seen is not None and seen <= scheduled_until:
+            fill(seen, scheduled_until, "seen")
     if event.started is not None:
         fill(event.started, max(end, event.started), "started")
 

@@ -10,7 +10,6 @@ import msgspec
 
 MAX_LANES = 2_000  # machines that are remembered
 MAX_EVENTS = 1_000  # events that are remembered; beyond, the oldest one that has ended is dropped
-MAX_OTHER_MACHINES = 50  # machines of an event's group, beside its own, whose sightings are kept
 MAX_TICKS = 200  # ticks into which the polls of a lane are merged
 MAX_MARKS = 100  # marks on a lane
 MAX_OUTAGES = 100  # outages of the service that are remembered, and of each machine's node
@@ -22,35 +21,23 @@ MAX_CHANGES = 8  # of the latest changes, described in words
 UNKNOWN_CALLERS = "unknown callers"  # the lane of callers that are not machines of the fleet
 
 
-class Tick(msgspec.Struct, frozen=True):
-    """One poll, or several so close together that they are drawn as one."""
+class Span(msgspec.Struct, frozen=True):
+    """A time: of polls that are drawn as one, or in which the service or a node was away."""
 
     start: float
     end: float
-    count: int
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """A fault, a refused request or a readiness report; repetitions are counted in one mark."""
+    """A fault, a refused request or a readiness report."""
 
     t: float
-    until: float
     kind: str  # fault, refused or ready
-    message: str
-    count: int = 1
 
 
 class Impact(msgspec.Struct, frozen=True):
     t: float
     machines: tuple[str, ...]
-
-
-class Sighting(msgspec.Struct, frozen=True):
-    """When one machine of the group saw an event, and when it approved it."""
-
-    machine: str
-    seen: float | None = None  # when it first got a document with the event
-    approved: float | None = None
 
 
 class EventBar(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,23 +56,12 @@ class EventBar(msgspec.Struct, frozen=True, kw_only=True):
     impacts: tuple[Impact, ...] = ()
     ended: float | None = None
     ending: str = ""  # finished, withdrawn, or gone if the trace does not say which
-    sightings: tuple[Sighting, ...] = ()
+    seen: dict[str, float] = {}  # by machine of the event: when it first got it in a document
 
     @property
     def begins(self) -> float | None:
         times = [t for t in (self.visible, self.started) if t is not None]
         return min(times) if times else None
-
-    def sighting(self, machine: str) -> Sighting | None:
-        return next((sight for sight in self.sightings if sight.machine == machine), None)
-
-
-class Outage(msgspec.Struct, frozen=True):
-    """A time in which the service did not serve, or over which its clock was stepped."""
-
-    start: float
-    end: float
-    message: str
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,11 +70,11 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     machine: str
     group: str = ""
     polls: int = 0
-    ticks: tuple[Tick, ...] = ()
+    ticks: tuple[Span, ...] = ()
     marks: tuple[Mark, ...] = ()
     events: tuple[str, ...] = ()
     approvals: tuple[tuple[float, str], ...] = ()  # the time and the id of the event
-    disconnected: tuple[Outage, ...] = ()  # when control could not reach its node
+    disconnected: tuple[Span, ...] = ()  # when control could not reach its node
 
     @property
     def quiet(self) -> bool:
@@ -139,7 +115,7 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     ends: float  # later than now if an event is still to start
     lanes: tuple[Lane, ...] = ()
     events: tuple[EventBar, ...] = ()
-    outages: tuple[Outage, ...] = ()
+    outages: tuple[Span, ...] = ()  # when the service did not serve, or its clock was stepped
     latest_changes: tuple[tuple[float, str], ...] = ()
     scenarios: tuple[ScenarioOutcome, ...] = ()  # that were played meanwhile
     dropped_events: int = 0  # events that were dropped because of MAX_EVENTS
