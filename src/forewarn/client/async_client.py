@@ -40,7 +40,7 @@ class AsyncClient:
 
     Args:
         endpoint: The address of the endpoint, such as `http://127.0.1.1:8169`. The default is the
-            environment variable FOREWARN_METADATA; without it the endpoint is discovered.
+            environment variable FOREWARN_METADATA, or else `http://169.254.169.254`.
         long_poll: Whether to use long-polls where the service offers them.
         interval: The time between two polls where it does not, in seconds or as a timedelta. The
             default is one second.

@@ -56,7 +56,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     state: Path = Path(DEFAULT_STATE)
-    endpoint: str | None = None  # None: discovered
+    endpoint: str | None = None  # None: where it always is
     listen: str = DEFAULT_LISTEN  # empty: does not listen
     listen_anywhere: bool = False  # also where other machines can reach it
     shared: Path | None = None

@@ -33,7 +33,9 @@ CHECK_EVERY = 0.5  # seconds between two checks of the connection to the endpoin
 def watch(
     endpoint: Annotated[
         str | None,
-        typer.Option(envvar="FOREWARN_METADATA", help="URL of the endpoint. Default: discovered."),
+        typer.Option(
+            envvar="FOREWARN_METADATA", help="URL of the endpoint. Default: http://169.254.169.254."
+        ),
     ] = None,
     all_: Annotated[
         bool,

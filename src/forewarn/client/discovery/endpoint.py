@@ -43,7 +43,7 @@ def configured_endpoint(
     explicit: str | None, environ: Mapping[str, str] = os.environ
 ) -> Location | None:
     """Return the endpoint that was given, or else the environment's; None if it has to be
-    discovered. Raises InvalidEndpointError."""
+    looked for. Raises InvalidEndpointError."""
     if explicit or not environ.get(VARIABLE):
         return parse_endpoint(explicit) if explicit else None
     try:
