@@ -15,6 +15,7 @@ from forewarn.service.indexes import overview
 from forewarn.service.indexes.overview import StateCounts, Table, count
 from forewarn.testing import Service
 from helpers.control_api import ask
+from helpers.reachable_hosts import cut_off, join
 from helpers.token_api import api_with_token, token
 
 FLEET = """
@@ -99,6 +100,28 @@ def test_rows_are_selected_by_label_and_show_the_state_of_hosts(service: Service
     answer = ask(service, "GET", "/v1/overview?by=rack")
     assert answer.status == 400
     assert "host, group" in answer.body["detail"]
+
+
+def test_a_host_whose_node_or_driver_process_is_disconnected_is_unhealthy(
+    service: Service,
+) -> None:
+    def unreachable() -> list[str]:
+        found = rows(service, "state=unhealthy")
+        assert all(row["unreachable"] for row in found.values())
+        return list(found)
+
+    cut_off(service, "h2")
+    assert unreachable() == ["h2"]
+    node = service._session.node
+    drivers = node.host_index.drivers
+    service._session.call(lambda: drivers.begin(lambda: node.writer.now().at))
+    assert unreachable() == ["h2"]  # they have not had time to connect
+    drivers._awaited_until = 0.0
+    drivers.changed(["h2", "h10"], "libvirt", "1.2", joined=True)
+    assert unreachable() == ["h1", "h2"]
+    join(service, "h2")
+    drivers.changed(["h1"], "libvirt", "1.2", joined=True)
+    assert unreachable() == []
 
 
 def test_rows_are_summed_by_a_label_and_what_is_not_quiet_comes_first(service: Service) -> None:

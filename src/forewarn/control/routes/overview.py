@@ -20,11 +20,9 @@ from forewarn.control.schema import overview as s
 from forewarn.control.schema import queries as q
 from forewarn.control.views.overview import Member
 from forewarn.control.views.overview import overview as view
-from forewarn.core.fleet import Host
 from forewarn.core.labels import matches
 from forewarn.core.refusal import unknown_name
 from forewarn.service.indexes.overview import OverviewBy, RowOrder, RowState, count
-from forewarn.service.platform.hosts import NodeState
 
 HOSTS = OverviewBy.HOST.value
 
@@ -45,7 +43,7 @@ async def get_overview(call: Call, given: Given[q.OverviewQuery]) -> Response[by
         await overview.refresh(at)
         of_hosts, of_groups = overview.hosts.copy(), overview.groups.copy()
     hosts = [h for h in context().hosts.hosts() if authorization.host_visible(call, h.name)]
-    unreachable = {host.name for host in hosts if host.node and _is_unreachable(host)}
+    unreachable = context().hosts.unreachable()
     known = {each.name for each in (hosts if by_host else groups)}
     if name is not None and name not in known:
         raise RefusedError(unknown_name(given.by, name, known))
@@ -101,8 +99,3 @@ def row_names(
         raise RefusedError(unknown_name("label", label, names))
     values = {name: of_one.get(label, "") for name, of_one in labels.items()}
     return lambda name: values.get(name, ""), names
-
-
-def _is_unreachable(host: Host) -> bool:
-    node = context().hosts.node_of(host)
-    return node is not None and node.state is NodeState.DISCONNECTED

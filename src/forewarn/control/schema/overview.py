@@ -52,7 +52,9 @@ class OverviewRow(msgspec.Struct, kw_only=True, omit_defaults=True):
     counts: Annotated[RowCounts | None, doc("Of a sum: its hosts or groups, by state.")] = None
     health: Annotated[w.HealthName | None, doc("Health of the host.")] = None
     cordoned: Annotated[bool, doc("Whether the host is cordoned.")] = False
-    unreachable: Annotated[bool, doc("Whether the host is unreachable.")] = False
+    unreachable: Annotated[
+        bool, doc("Whether the node of the host, or its driver process, is disconnected.")
+    ] = False
     machines: Annotated[MachineCounts, doc("Its machines.")]
     domains: Annotated[
         list[DomainCounts], doc("Its machines, by update domain; empty for a sum.")

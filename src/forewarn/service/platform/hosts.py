@@ -186,6 +186,13 @@ class Hosts:
         drivers = self._host_index.drivers
         return drivers.of(host.name) if drivers.known else None
 
+    def unreachable(self) -> set[str]:
+        """Return the hosts for whose machines nothing starts, because their node, or their driver
+        process, is not connected."""
+        unreachable, drivers = self._host_index.unreachable, self._host_index.drivers
+        without_driver = {} if drivers.awaited else drivers.disconnected()
+        return {*filter(unreachable.is_unreachable, unreachable.hosts), *without_driver}
+
     async def node_joined(self, name: str) -> Refused | None:
         """Record that a node has joined for a host, which is expected to have one from now on. If
         it was already, nothing is committed."""
