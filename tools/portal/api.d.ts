@@ -1070,6 +1070,8 @@ declare namespace api {
     name: string;
     machines: number;
     not_shown: number;
+    not_approved: Array<string>;
+    more_not_approved: number;
     disturbances: Array<number>;
   }
 

@@ -83,6 +83,11 @@ def test_the_page_names_who_has_not_approved_and_who_was_never_shown(service: Se
     assert sorted(joint["groups"]) == ["sql", "web"]
     assert sorted(joint["not_approved"]) == ["sql", "web"]
     assert sorted(joint["not_shown_names"]) == ["db", "web_1"]
+    rows = {row["name"]: row for row in tonight(service, "by=group")["rows"]}
+    assert {name: row["not_approved"] for name, row in rows.items()} == {
+        "sql": ["sql"],
+        "web": ["web"],
+    }
     service.document("db")
     answer = tonight(service)
     assert answer["not_shown"] == 1
@@ -90,6 +95,9 @@ def test_the_page_names_who_has_not_approved_and_who_was_never_shown(service: Se
     event = next(event for event in service.events if event.group == "sql")
     assert ask(service, "POST", f"/v1/events/{event.id}/approve").status == 200
     assert tonight(service)["disturbances"][0]["not_approved"] == ["web"]
+    assert tonight(service)["rows"][0]["not_approved"] == ["web"]
+    groups = {row["name"]: row.get("not_approved") for row in tonight(service, "by=group")["rows"]}
+    assert groups == {"sql": None, "web": ["web"]}
 
 
 def test_what_a_rollout_is_still_to_announce_is_planned(service: Service) -> None:

@@ -58,6 +58,10 @@ class TonightRow(msgspec.Struct, kw_only=True, omit_defaults=True):
     name: Annotated[str, doc("Name, or value of the label; empty: machines that have none.")]
     machines: Annotated[int, doc("Number of machines that are disturbed.")]
     not_shown: Annotated[int, doc("How many of them were never shown their event.")] = 0
+    not_approved: Annotated[
+        list[str], doc("The first groups of these machines that have not approved their event.")
+    ] = []
+    more_not_approved: Annotated[int, doc("How many other groups have not, either.")] = 0
     disturbances: Annotated[list[int], doc("Their places in `disturbances`.")]
 
 

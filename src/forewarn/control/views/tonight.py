@@ -169,11 +169,16 @@ def _rows(items: Sequence[_Item], fleet: Fleet) -> list[s.TonightRow]:
     disturbances: dict[str, list[int]] = {}
     machines: dict[str, set[str]] = {}
     not_shown: dict[str, set[str]] = {}
+    not_approved: dict[str, set[str]] = {}
     for number, item in enumerate(items):
         for name in item.view.rows:
             disturbances.setdefault(name, []).append(number)
+        missing = set(item.view.not_approved)
         for machine in item.machines:
-            machines.setdefault(fleet.row_of[machine], set()).add(machine)
+            row, group = fleet.row_of[machine], fleet.group_of[machine]
+            machines.setdefault(row, set()).add(machine)
+            if group in missing:
+                not_approved.setdefault(row, set()).add(group)
         for machine in item.not_shown:
             not_shown.setdefault(fleet.row_of[machine], set()).add(machine)
 
@@ -185,6 +190,8 @@ def _rows(items: Sequence[_Item], fleet: Fleet) -> list[s.TonightRow]:
             name=name,
             machines=len(machines[name]),
             not_shown=len(not_shown.get(name, ())),
+            not_approved=sorted(not_approved.get(name, ()), key=natural_key)[:MAX_NAMES],
+            more_not_approved=max(0, len(not_approved.get(name, ())) - MAX_NAMES),
             disturbances=disturbances[name],
         )
         for name in sorted(disturbances, key=last_without_name)
