@@ -23,6 +23,10 @@ export const at = (instant) => (instant ? beside(new Date(instant), LOCAL.format
 /** @param {portal.Instant} instant */
 export const shortly = (instant) => (instant ? beside(new Date(instant), `${DAY.format(new Date(instant))} ${LOCAL.format(new Date(instant)).slice(11, 16)}`, 5) : "");
 
+// A sentence of the service, in which times are in UTC, with these as above.
+/** @param {string} text */
+export const inZone = (text) => text.replace(/(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\dZ)/g, (time, day, clock) => (Date.parse(`${day}T${clock}`) ? at(`${day}T${clock}`) : time));
+
 // 754_000 → "12 min 34 s"; the two largest units, as people say it.
 /** @param {number} milliseconds */
 export function duration(milliseconds) {
@@ -46,6 +50,10 @@ export function relative(instant, now) {
   if (Math.abs(difference) < 1_000) return "now";
   return difference >= 0 ? `in ${duration(difference)}` : `${duration(-difference)} ago`;
 }
+
+// The order in which people list names: web_2 before web_10.
+/** @param {string} a @param {string} b */
+export const naturally = (a, b) => a.localeCompare(b, "en", { numeric: true });
 
 /**
  * @param {number} count
