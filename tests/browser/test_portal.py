@@ -10,9 +10,12 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from forewarn.core.access import Role
+from forewarn.drivers.port import Observed, Performed, Task, Unknown
+from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.testing import Service
 from helpers.browser import portal
 from helpers.oidc_issuer import issuer
+from helpers.reachable_hosts import cut_off
 from helpers.token_api import Api, token
 
 FLEET = """
@@ -89,6 +92,51 @@ def test_the_front_page_says_that_everything_works_only_if_the_command_does(
         expect(problems.first).to_contain_text("halted: the whole fleet")
         problems.last.get_by_role("link").click()
         expect(page.get_by_role("heading", name="Host host-b")).to_be_visible()
+
+
+def test_a_host_that_cannot_be_reached_is_found_from_the_front_page(
+    browser: Browser, service: Service
+) -> None:
+    cut_off(service, "host-b")
+    with portal(browser, service, timezone_id="Europe/Berlin") as page:
+        problem = page.locator(".unwell li")
+        expect(problem).to_contain_text("1 host cannot be reached")
+        expect(problem).to_contain_text("GMT+1 (")  # the service says it in UTC alone
+        problem.get_by_role("link").click()
+        expect(page).to_have_url(f"{service.control_url}/ui/fleet?state=unhealthy")
+        expect(page.get_by_role("row")).to_have_count(2)
+        page.get_by_role("link", name="host-b", exact=True).click()
+        expect(page.locator(".page-head .badges")).to_contain_text("unreachable")
+
+
+def test_a_maintenance_says_that_it_is_held(browser: Browser) -> None:
+    class Unclear(SimulatedDriver):
+        repeatable = False
+
+        async def perform(self, task: Task) -> Performed:
+            return Unknown("nobody knows")
+
+        async def observe(self, task: Task) -> Observed:
+            return Unknown("nobody knows")
+
+    numbers = (2, 9, 10)  # the one that says so is the first as computers count
+    groups = "".join(
+        f"  - {{name: g{n}, kind: standalone, machines: [{{name: m{n}, host: host-a}}]}}\n"
+        for n in numbers
+    )
+    driver = Unclear(ImpactJournal(), paced=lambda duration: duration)
+    with Service(f"hosts: [host-a]\ngroups:\n{groups}", sockets=True, driver=driver) as service:
+        for n in numbers:
+            service.document(f"m{n}")
+        body = {"mode": "Reboot", "duration": 600}
+        events = Api(service.control_url).post("/v1/hosts/host-a/maintain", body).json()["events"]
+        for event in events:
+            service.approve(event["machines"][0], event["id"])
+        with portal(browser, service, "/events") as page:
+            row = page.get_by_role("row").filter(has_text="Reboot of host host-a")
+            expect(row.get_by_role("button")).to_have_text("3 events")
+            expect(row.get_by_role("cell").nth(2)).to_have_text("g2, g9, g10")
+            expect(row.locator(".badge")).to_contain_text("nobody knows")
 
 
 def test_only_what_starts_together_is_shown_as_one_maintenance(browser: Browser) -> None:

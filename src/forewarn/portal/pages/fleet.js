@@ -9,7 +9,7 @@ import { Badge, Empty, HEALTH, loaded, Page } from "../parts/basics.js";
 import { Filters } from "../parts/filters.js";
 import { FleetMap, inWords, MEANINGS, ROW_STATES, STATES, total } from "../parts/fleet-map.js";
 import { LongTable } from "../parts/long-table.js";
-import { plural } from "../parts/text.js";
+import { naturally, plural } from "../parts/text.js";
 import { Verbs } from "../parts/verbs.js";
 
 const MOST = 1_000; // rows: the others are quieter
@@ -27,9 +27,6 @@ const rowOf = (row, of = {}) => ({
   ...of,
   key: `${of.within ?? ""} ${row.name}`,
 });
-
-/** @param {{ name: string }} a @param {{ name: string }} b */
-const byName = (a, b) => a.name.localeCompare(b.name, "en", { numeric: true });
 
 /** @param {{ rows: Row[], by: "host" | "group", sums: string, open: string, to: (selector: string) => string }} props */
 function Table({ rows, by, sums, open, to }) {
@@ -96,7 +93,7 @@ export function Fleet({ query }) {
           <ul class="legend sums">
             ${ROW_STATES.filter((name) => of.counts[name]).map((name) => html`<li title=${MEANINGS[name]}><span class=${`swatch ${name}`}></span><${Link} to=${to({ state: name })}>${of.counts[name]?.toLocaleString("en")} ${name}<//></li>`)}
           </ul>
-          <${FleetMap} blocks=${sums ? of.rows.map(({ name, counts }) => ({ name, counts: counts ?? {} })).sort(byName) : [{ name: "", counts: of.counts }]}
+          <${FleetMap} blocks=${sums ? of.rows.map(({ name, counts }) => ({ name, counts: counts ?? {} })).sort((a, b) => naturally(a.name, b.name)) : [{ name: "", counts: of.counts }]}
             to=${sums && ((/** @type {string} */ name) => to({ sums: "", label: selectorOf(name) }))} />
           <${Table} rows=${rows} by=${by} sums=${sums} open=${open} to=${(/** @type {string} */ selector) => to({ sums: "", label: selector })} />
           ${of.left_out > 0 && html`<p class="quiet">${plural(of.left_out, "more row is", "more rows are")} not shown. Choose a filter, or a label to sum by.</p>`}

@@ -2,18 +2,16 @@
 import { html } from "../html.js";
 import { withQuery } from "../api.js";
 import { useResource } from "../hooks.js";
-import { Link } from "../router.js";
+import { address, Link } from "../router.js";
 import { Badge, Empty, Facts, Labels, loaded, Page, When } from "../parts/basics.js";
 import { Bar } from "../parts/bar.js";
 import { EventTable } from "../parts/event-table.js";
 import { Legend, STATES, total } from "../parts/fleet-map.js";
 import { WindowsLink } from "../parts/links.js";
-import { MachineTable } from "../parts/machine-table.js";
+import { Members } from "../parts/machine-table.js";
 import { Latest } from "../parts/records.js";
 import { at, duration, plural } from "../parts/text.js";
 import { Verbs } from "../parts/verbs.js";
-
-const PAGE = 100;
 
 /** @param {{ name: string }} props */
 function Windows({ name }) {
@@ -61,22 +59,6 @@ function Domains({ name }) {
         </table>
       `;
     })}
-  `;
-}
-
-/** @param {{ name: string, events: api.Event[], after: string }} props */
-function Machines({ name, events, after }) {
-  const machines = useResource(withQuery("/v1/machines", { group: name, limit: PAGE, after }));
-  const known = Object.fromEntries(events.map((event) => [event.id, event]));
-  return html`
-    ${loaded(machines, (list) => html`
-      ${list.length
-        ? html`<${MachineTable} machines=${list} events=${known} without="Group" caption="Machines" />`
-        : html`<${Empty}>There is no machine ${after ? "on this page" : "in this group. Add some with 'forewarn apply'"}.<//>`}
-      <p class="pages">
-        ${after && html`<${Link} to=${withQuery(`/groups/${encodeURIComponent(name)}`, {})}>First machines<//>`}
-        ${machines.next && html`<${Link} to=${withQuery(`/groups/${encodeURIComponent(name)}`, { after: machines.next })} rel="next">Next machines<//>`}
-      </p>`)}
   `;
 }
 
@@ -128,7 +110,7 @@ export function Group({ name, query }) {
           ${list.length
             ? html`<${EventTable} events=${list} caption=${plural(list.length, "event")} />`
             : html`<${Empty}>Nothing is announced to this group. <${Link} to=${withQuery("/events", { group: name, past: "true" })}>Events that are over<//><//>`}
-          <${Machines} name=${name} events=${list} after=${query.get("after") ?? ""} />`)}
+          <${Members} of=${{ group: name }} page=${address("groups", name)} events=${list} after=${query.get("after") ?? ""} without="Group" empty="There is no machine in this group. Add some with 'forewarn apply'." />`)}
         <${Latest} of=${{ group: name }} />`)}
     <//>
   `;

@@ -13,8 +13,9 @@ const STATES = { running: "started", paused: "held", blocked: "held", aborting: 
 /** @param {{ of: { state: string } }} props */
 export const RolloutState = ({ of }) => html`<${Badge} kind=${STATES[of.state]}>${of.state}<//>`;
 
-/** @param {{ of: api.Rollout }} props */
-const Row = ({ of }) => html`
+// What a rollout is of, and how far it is.
+/** @param {{ of: api.Rollout, children: portal.Children }} props */
+export const RolloutRow = ({ of, children }) => html`
   <tr>
     <td><${RolloutLink} id=${of.id}>${of.type} <code>${of.id.slice(0, 8)}</code><//></td>
     <td>${of.selection}${of.description && html` <span class="quiet">${of.description}</span>`}</td>
@@ -23,10 +24,17 @@ const Row = ({ of }) => html`
       ${of.steps_done.toLocaleString("en")} of ${plural(of.steps_total, "step")}
       <${Bar} counts=${{ done: of.steps_done, waiting: of.steps_total - of.steps_done }} states=${["done", "waiting"]} />
     </td>
+    ${children}
+  </tr>
+`;
+
+/** @param {{ of: api.Rollout }} props */
+const Row = ({ of }) => html`
+  <${RolloutRow} of=${of}>
     <td class="number" data-label="Machines">${of.machines.toLocaleString("en")}</td>
     <td data-label="Started"><${When} instant=${of.created_at} /> <span class="quiet">by ${of.by}</span></td>
     <td data-label="Ended">${of.ended_at && html`<${When} instant=${of.ended_at} />`}</td>
-  </tr>
+  <//>
 `;
 
 /** @type {portal.Filter[]} */

@@ -3,19 +3,17 @@ import { html } from "../html.js";
 import { withQuery } from "../api.js";
 import { useResource } from "../hooks.js";
 import { address, Link } from "../router.js";
-import { Bar } from "../parts/bar.js";
 import { Empty, Facts, loaded, Page, When } from "../parts/basics.js";
 import { EventTable, maintenances } from "../parts/event-table.js";
 import { Explained } from "../parts/explanation.js";
-import { RolloutLink } from "../parts/links.js";
 import { Records } from "../parts/records.js";
 import { at, plural, shortly } from "../parts/text.js";
 import { Verbs } from "../parts/verbs.js";
 import { useSession } from "../session.js";
-import { RolloutState } from "./rollouts.js";
+import { RolloutRow } from "./rollouts.js";
 
 const MOST = 10; // rows of a table of events
-const READ = 100; // events that are read for them: a maintenance has several
+const READ = 200; // events that are read for them: a maintenance has several
 const PROBLEMS = 10; // that are listed
 const AGAIN = 30_000; // milliseconds until problems are read again, for those that only time brings
 const ROLLOUTS = 5;
@@ -27,8 +25,8 @@ const DECISIONS = [
   ...["rollout-started", "rollout-paused", "rollout-resumed", "rollout-aborted", "rollout-ended"],
 ].join(",");
 
-// Where each kind of problem is shown: by a page, or by an answer of the API that has none.
-/** @type {Record<string, (subject: string) => string>} */
+// Where each kind of problem, and each warning, is shown: by a page, or by an answer of the API that has none.
+/** @type {Record<string, (subject: string) => string | undefined>} */
 const PLACES = {
   held: (id) => address("events", id),
   overdue: (id) => address("events", id),
@@ -36,19 +34,24 @@ const PLACES = {
   "not-back": () => "/machines?not_back=true",
   halt: () => "/history?what=halt-placed",
   host: (name) => address("hosts", name),
+  warning: (about) => WARNINGS[about],
 };
 /** @type {Record<string, string>} */
-const REPORTS = { part: "/readyz", warning: "/readyz", notification: "/v1/notify", certificate: "/v1/status", token: "/v1/status" };
+const WARNINGS = { hosts: "/fleet?state=unhealthy", drivers: "/fleet?state=unhealthy", nodes: "/fleet?state=silent" };
+/** @type {Record<string, string>} */
+const REPORTS = { inventory: "/v1/drift", placement: "/v1/callers", notification: "/v1/notify", certificate: "/v1/status", token: "/v1/status" };
 
 /** @param {{ of: api.StatusProblem }} props */
-const Problem = ({ of }) => html`
-  <li>
-    ${Object.hasOwn(PLACES, of.kind) ? html`<${Link} to=${PLACES[of.kind](of.subject)}>${of.message}<//>` : html`<a href=${REPORTS[of.kind]}>${of.message}</a>`}
-    ${of.since && html` since ${at(of.since)}, <${When} instant=${of.since} />`}
-    ${of.expires && html` at ${at(of.expires)}, <${When} instant=${of.expires} />`}
-    ${of.advice && html` <span class="quiet">${of.advice}</span>`}
-  </li>
-`;
+function Problem({ of }) {
+  const to = PLACES[of.kind]?.(of.subject);
+  return html`
+    <li>
+      ${to ? html`<${Link} to=${to}>${of.message}<//>` : html`<a href=${REPORTS[of.kind === "warning" ? of.subject : of.kind] ?? "/readyz"}>${of.message}</a>`}
+      ${of.since && html` since ${at(of.since)}, <${When} instant=${of.since} />`}
+      ${of.expires && html` at ${at(of.expires)}, <${When} instant=${of.expires} />`}
+      ${of.advice && html` <span class="quiet">${of.advice}</span>`}
+    </li>`;
+}
 
 // What forewarn status says, and exits with 1 because of.
 /** @param {{ status: portal.Read<api.Status> }} props */
@@ -105,16 +108,7 @@ function Rollouts() {
       <thead><tr><th>Rollout</th><th>Of</th><th>State</th><th>Progress</th><th>What it waits for</th></tr></thead>
       <tbody>
         ${running.map((of) => html`
-          <tr key=${of.id}>
-            <td><${RolloutLink} id=${of.id}>${of.type} <code>${of.id.slice(0, 8)}</code><//></td>
-            <td>${of.selection}${of.description && html` <span class="quiet">${of.description}</span>`}</td>
-            <td><${RolloutState} of=${of} /></td>
-            <td>
-              ${of.steps_done.toLocaleString("en")} of ${plural(of.steps_total, "step")}
-              <${Bar} counts=${{ done: of.steps_done, waiting: of.steps_total - of.steps_done }} states=${["done", "waiting"]} />
-            </td>
-            <td class="reason"><${Explained} of=${address("v1", "rollouts", of.id)} /></td>
-          </tr>`)}
+          <${RolloutRow} key=${of.id} of=${of}><td class="reason"><${Explained} of=${address("v1", "rollouts", of.id)} /></td><//>`)}
       </tbody>
     </table>
     ${rollouts.next && html`<p><${Link} to="/rollouts">All rollouts<//></p>`}

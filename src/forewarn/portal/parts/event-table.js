@@ -8,7 +8,7 @@ import { Badge, When } from "./basics.js";
 import { Explained } from "./explanation.js";
 import { Actor, Cause, EventLink, GroupLink, HostLink, MachineLink, Several } from "./links.js";
 import { Head } from "./list.js";
-import { listed, plural } from "./text.js";
+import { listed, naturally, plural, shortly } from "./text.js";
 
 /** @type {portal.Column[]} */
 export const EVENT_COLUMNS = [{ title: "Event" }, { title: "Machines" }, { title: "Group" }, { title: "State" }, { title: "When", order: "not_before" }, { title: "Why" }];
@@ -31,7 +31,7 @@ function Notice({ event }) {
   return html`<meter class="notice" min="0" max="1" value=${part} aria-label="part of the notice that has passed" />`;
 }
 
-// Events next to each other that start and end together, as one maintenance each; the others alone.
+// Events next to each other that start and end together, as one maintenance each, by group; the others alone.
 /** @param {api.Event[]} events */
 export function maintenances(events) {
   /** @type {api.Event[][]} */
@@ -40,7 +40,7 @@ export function maintenances(events) {
     if (event.joint && together.at(-1)?.[0].joint === event.joint) together.at(-1)?.push(event);
     else together.push([event]);
   }
-  return together;
+  return together.map((events) => events.sort((a, b) => naturally(a.group, b.group)));
 }
 
 /** @param {{ event: api.Event }} props */
@@ -56,7 +56,7 @@ const Starts = ({ event }) => html`
 /** @param {{ events: api.Event[], explained?: boolean, own?: Own }} props */
 function Maintenance({ events, explained, own }) {
   const [open, setOpen] = useState(false);
-  const [event] = events;
+  const event = events.find(({ held }) => held) ?? events[0];
   const missing = events.filter((one) => one.status === "Scheduled" && one.listed && !one.approved);
   return html`
     <tr>
@@ -69,7 +69,7 @@ function Maintenance({ events, explained, own }) {
         ${missing.length > 0 && html` <small>not approved by <${Several} of=${missing.map((one) => one.group)} as=${GroupLink} /></small>`}
       </td>
       <${Starts} event=${event} />
-      ${explained && html`<td class="reason"><${Explained} of=${address("v1", "events", event.id)} /></td>`}
+      ${explained && html`<td class="reason"><${Explained} of=${address("v1", "events", event.id)} />${own && html`<small>not before ${shortly(event.not_before)}; fold out its events to see what you can do</small>`}</td>`}
     </tr>
     ${open && events.map((one) => html`<${Row} key=${one.id} event=${one} explained=${explained} own=${own} part />`)}
   `;

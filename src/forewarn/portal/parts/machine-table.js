@@ -1,9 +1,15 @@
 // Machines as a table: where they are, whether they ask for their events, and what happens to them.
 import { html } from "../html.js";
-import { Badge, When } from "./basics.js";
+import { withQuery } from "../api.js";
+import { useResource } from "../hooks.js";
+import { Link } from "../router.js";
+import { Badge, Empty, loaded, When } from "./basics.js";
 import { stateOf } from "./event-table.js";
 import { EventLink, GroupLink, HostLink, MachineLink } from "./links.js";
 import { Head } from "./list.js";
+import { plural } from "./text.js";
+
+const PAGE = 100;
 
 /** @type {portal.Column[]} */
 export const MACHINE_COLUMNS = [{ title: "Machine", order: "name" }, { title: "Group", order: "" }, { title: "Update domain" }, { title: "Host", order: "host" }, { title: "Last poll", order: "last_poll" }, { title: "Events", order: "events" }];
@@ -46,3 +52,21 @@ export const MachineTable = ({ machines, events = {}, caption, head, without }) 
     </tbody>
   </table>
 `;
+
+// The machines of a group or host, page by page. `page`: its address; `events`: those that are known; `empty`: what is
+// said if it has none.
+/** @param {{ of: { group?: string, host?: string }, page: string, events: api.Event[], after: string, without: "Group" | "Host", empty: string }} props */
+export function Members({ of, page, events, after, without, empty }) {
+  const machines = useResource(withQuery("/v1/machines", { ...of, limit: PAGE, after }));
+  const known = Object.fromEntries(events.map((event) => [event.id, event]));
+  return html`
+    ${loaded(machines, (list) => html`
+      ${list.length
+        ? html`<${MachineTable} machines=${list} events=${known} without=${without} caption=${`${plural(list.length, "machine")}${machines.next || after ? " on this page" : ""}`} />`
+        : html`<${Empty}>${after ? "There is no machine on this page." : empty}<//>`}
+      <p class="pages">
+        ${after && html`<${Link} to=${page}>First machines<//>`}
+        ${machines.next && html`<${Link} to=${withQuery(page, { after: machines.next })} rel="next">Next machines<//>`}
+      </p>`)}
+  `;
+}
