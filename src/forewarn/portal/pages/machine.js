@@ -11,7 +11,6 @@ import { Latest } from "../parts/records.js";
 import { at, plural } from "../parts/text.js";
 import { Verbs } from "../parts/verbs.js";
 
-const PAST = 20;
 /** @type {Record<string, string>} */
 const KINDS = { listening: "quiet", silent: "over", "never-polled": "over" };
 /** @type {Record<string, string>} */
@@ -19,15 +18,12 @@ const WORDS = { listening: "asks for its events", silent: "silent", "never-polle
 
 /** @param {{ name: string, group: string }} props */
 function Events({ name, group }) {
-  const events = useResource(withQuery("/v1/events", { machine: name, group, past: "true", limit: PAST }));
+  const events = useResource(withQuery("/v1/events", { machine: name, group }));
   return html`
     ${loaded(events, (list) =>
       list.length
-        ? html`
-            <${EventTable} events=${list} caption="Events, also those that are over" />
-            ${events.next && html`<p><${Link} to=${withQuery("/events", { machine: name, past: "true" })}>All of its events<//></p>`}
-          `
-        : html`<${Empty}>No event has been announced to this machine.<//>`)}
+        ? html`<${EventTable} events=${list} caption=${plural(list.length, "event")} explained />`
+        : html`<${Empty}>Nothing is announced to this machine. <${Link} to=${withQuery("/events", { machine: name, past: "true" })}>Events that are over<//><//>`)}
   `;
 }
 
@@ -54,6 +50,8 @@ export function Machine({ name }) {
         ${machine.data.spot && html`<${Badge} kind="scheduled">spot<//>`}
       </div>`}>
       ${loaded(machine, (of) => html`
+        <${Events} name=${of.name} group=${of.group} />
+        <${LookingBack} machine=${of.name} group=${of.group} />
         <${Verbs} kind="machine" of=${of} />
         <${Facts} of=${[
           ["Group", html`<${GroupLink} name=${of.group} /> <span class="quiet">${of.kind}</span>`],
@@ -73,8 +71,6 @@ export function Machine({ name }) {
           ["Tags", Object.keys(of.tags).length > 0 && html`<${Labels} of=${of.tags} />`],
         ]} />
         ${of.coverage === "never-polled" && !of.gone && html`<p class="quiet">No program on this machine asks for its events, so nothing there can prepare for them. Start 'forewarn agent' there, or a program of your own.</p>`}
-        <${LookingBack} machine=${of.name} group=${of.group} />
-        <${Events} name=${of.name} group=${of.group} />
         <${Latest} of=${{ machine: of.name }} />`)}
     <//>
   `;

@@ -2,7 +2,7 @@
 import { html } from "../html.js";
 import { withQuery } from "../api.js";
 import { useResource } from "../hooks.js";
-import { address } from "../router.js";
+import { address, Link } from "../router.js";
 import { Actor, EventLink } from "./links.js";
 import { at, duration } from "./text.js";
 
@@ -45,11 +45,11 @@ function Row({ event: { id }, machine }) {
   return html`
     <tr>
       <td><${EventLink} id=${id}>${event.type} <code>${id.slice(0, 8)}</code><//></td>
-      <td>${at(event.started_at)}</td>
-      <td>${warned(event, machine)}</td>
-      <td>${event.approved ? html`<${Actor} name=${event.approved.by} /> <span class="quiet">${at(event.approved.at)}</span>` : "nobody"}</td>
-      <td>${stoodStill(event, machine)}</td>
-      <td>${back(event, machine)}</td>
+      <td data-label="started">${at(event.started_at)}</td>
+      <td data-label="warned">${warned(event, machine)}</td>
+      <td data-label="approved by">${event.approved ? html`<${Actor} name=${event.approved.by} /> <span class="quiet">${at(event.approved.at)}</span>` : "nobody"}</td>
+      <td data-label="stood still">${stoodStill(event, machine)}</td>
+      <td data-label="back">${back(event, machine)}</td>
     </tr>
   `;
 }
@@ -65,5 +65,6 @@ export function LookingBack({ machine, group }) {
       <thead><tr><th>Event</th><th>Started</th><th>Warned</th><th>Approved by</th><th>Stood still</th><th>Back</th></tr></thead>
       <tbody>${events.data.map((event) => html`<${Row} key=${event.id} event=${event} machine=${machine} />`)}</tbody>
     </table>
+    ${events.next && html`<p><${Link} to=${withQuery("/events", { machine, past: "true" })}>All of its events<//></p>`}
   `;
 }

@@ -71,7 +71,7 @@ export function Timeline({ event, seenBy }) {
                 </svg>
               </td>
               <td><time datetime=${instant}>${at(instant)}</time></td>
-              <td class="whole">${time > first && duration(time - first)}</td>
+              <td class="whole" data-label="after">${time > first && duration(time - first)}</td>
               <td>${note}</td>
             </tr>
           `,
