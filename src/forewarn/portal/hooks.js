@@ -164,6 +164,9 @@ export function useGradually(count) {
   return Math.min(shown, count);
 }
 
+// Whether the screen is that of a telephone, on which what is rarely needed is folded.
+export const onTelephone = () => matchMedia("(max-width: 640px)").matches;
+
 // Whether the page is being printed.
 export function usePrinted() {
   const [printed, setPrinted] = useState(() => matchMedia("print").matches);
@@ -176,21 +179,21 @@ export function usePrinted() {
   return printed;
 }
 
-// Which of many rows of the same height are near what is seen of the element that they are in: [from, to].
+// Which of many rows of the same height, which is --row, are near what is seen of the element that they are in: [from, to].
 /**
  * @param {{ current: HTMLElement | null }} element
  * @param {number} count
- * @param {number} height
  */
-export function useSeenRows(element, count, height) {
+export function useSeenRows(element, count) {
   const [seen, setSeen] = useState([0, 0]);
   useEffect(() => {
     const look = () => {
       if (!element.current) return;
       const above = -element.current.getBoundingClientRect().top;
-      /** @param {number} pixels */
-      const row = (pixels) => Math.max(0, Math.min(count, ROWS_AT_ONCE * Math.round(pixels / height / ROWS_AT_ONCE)));
-      const [from, to] = [row(above - innerHeight), row(above + 2 * innerHeight)];
+      const height = parseFloat(getComputedStyle(element.current).getPropertyValue("--row"));
+      /** @param {number} rows */
+      const within = (rows) => Math.max(0, Math.min(count, ROWS_AT_ONCE * rows));
+      const [from, to] = [Math.floor((above - innerHeight) / height / ROWS_AT_ONCE), Math.ceil((above + 2 * innerHeight) / height / ROWS_AT_ONCE)].map(within);
       setSeen((before) => (before[0] === from && before[1] === to ? before : [from, to]));
     };
     look();
@@ -200,6 +203,6 @@ export function useSeenRows(element, count, height) {
       removeEventListener("scroll", look);
       removeEventListener("resize", look);
     };
-  }, [count, height]);
+  }, [count]);
   return seen.map((row) => Math.min(row, count));
 }

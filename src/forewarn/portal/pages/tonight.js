@@ -1,7 +1,7 @@
 // What is going to be disturbed, as a calendar by host, group or label, and as a table.
 import { html } from "../html.js";
 import { withQuery } from "../api.js";
-import { useResource } from "../hooks.js";
+import { onTelephone, useResource } from "../hooks.js";
 import { address, Link } from "../router.js";
 import { Badge, Empty, loaded, Page } from "../parts/basics.js";
 import { Filters, LABEL } from "../parts/filters.js";
@@ -44,7 +44,7 @@ function lineOf({ at, begins, ends }) {
   const [from, to] = [Date.parse(begins), Date.parse(ends)];
   /** @param {number} time */
   const x = (time) => Math.min(100, Math.max(0, (100 * (time - from)) / (to - from)));
-  const step = Math.max(1, Math.ceil((to - from) / HOUR / TICKS)) * HOUR;
+  const step = to - from > 2 * DAY ? DAY : Math.ceil((to - from) / HOUR / TICKS) * HOUR;
   /** @type {[x: number, label: string][]} */
   const ticks = [];
   const first = new Date(from);
@@ -94,9 +94,9 @@ function Windows({ of, line }) {
   }
   if (!rows.size) return null;
   return html`
-    <details class="numbers" open=${rows.size <= FEW}>
+    <details class="numbers" open=${rows.size <= FEW && !onTelephone()}>
       <summary>${plural(rows.size, "window or blackout", "windows and blackouts")}</summary>
-      <${LongTable} head=${html`<th>For</th><${Axis} line=${line} /><th>As written</th>`} rows=${[...rows].map(([key, row]) => ({ ...row, key }))}
+      <${LongTable} kind="stacked calendar" head=${html`<th>For</th><${Axis} line=${line} /><th>As written</th>`} rows=${[...rows].map(([key, row]) => ({ ...row, key }))}
         row=${(/** @type {{ name: portal.Children, text: string, marks: Mark[] }} */ row) => html`<td>${row.name}</td><td class="strip"><${Strip} marks=${row.marks} line=${line} /></td><td>${row.text}</td>`} />
     </details>
   `;
@@ -104,34 +104,34 @@ function Windows({ of, line }) {
 
 /** @param {{ of: api.Tonight, line: ReturnType<typeof lineOf>, title: string, to: (name: string) => string }} props */
 const Calendar = ({ of, line, title, to }) => html`
-  <${LongTable} head=${html`<th>${title}</th><${Axis} line=${line} /><th class="number">Machines</th><th>Not approved by</th><th class="number">Never shown</th>`}
+  <${LongTable} kind="stacked calendar" head=${html`<th>${title}</th><${Axis} line=${line} /><th class="number">Machines</th><th>Not approved by</th><th class="number">Never shown</th>`}
     rows=${of.rows}
     row=${(/** @type {api.TonightRow} */ row) => {
       const items = row.disturbances.map((n) => of.disturbances[n]);
-      const missing = [...new Set(items.flatMap((item) => item.not_approved ?? []))];
+      const missing = row.not_approved ?? [];
       return html`
         <td>${row.name ? html`<${Link} to=${to(row.name)}>${row.name}<//>` : "none"}</td>
         <td class="strip"><${Strip} line=${line} marks=${items.map((item) => ({ ...item, kind: kindOf(item), title: about(item), to: linkTo(item) }))} /></td>
-        <td class="number">${row.machines.toLocaleString("en")}</td>
-        <td><${Several} of=${missing} most=${1} as=${GroupLink} /></td>
-        <td class="number">${row.not_shown?.toLocaleString("en")}</td>
+        <td class="number" data-label="machines">${row.machines.toLocaleString("en")}</td>
+        <td data-label="not approved by">${missing.length > 0 && html`<${Several} of=${missing} most=${1} count=${missing.length + (row.more_not_approved ?? 0)} as=${GroupLink} />`}</td>
+        <td class="number" data-label="never shown">${row.not_shown?.toLocaleString("en")}</td>
       `;
     }} />
 `;
 
 /** @param {{ of: api.Tonight, title: string }} props */
 const Table = ({ of, title }) => html`
-  <${LongTable} head=${html`<th>Begins</th><th>For</th><th>What</th><th>State</th><th>${title}</th><th class="number">Machines</th><th>Not approved by</th><th>Never shown to</th>`}
+  <${LongTable} kind="stacked disturbances" head=${html`<th>Begins</th><th>For</th><th>What</th><th>State</th><th>${title}</th><th class="number">Machines</th><th>Not approved by</th><th>Never shown to</th>`}
     rows=${of.disturbances.map((item, n) => ({ ...item, key: item.events?.[0] ?? `${item.rollout} ${n}` }))}
     row=${(/** @type {api.Disturbance} */ item) => html`
       <td>${shortly(item.begins)}</td>
-      <td>${item.ends && duration(Date.parse(item.ends) - Date.parse(item.begins))}</td>
+      <td data-label="for">${item.ends && duration(Date.parse(item.ends) - Date.parse(item.begins))}</td>
       <td class="cut" title=${about(item)}>${item.events?.length ? html`<${EventLink} id=${item.events[0]}>${nameOf(item)}<//>` : html`<${RolloutLink} id=${item.rollout ?? ""}>${nameOf(item)}<//>`}</td>
       <td><${Badge} kind=${KINDS[item.status]}>${item.status}<//></td>
       <td class="cut">${listed(item.rows, 2)}</td>
-      <td class="number">${item.machines.toLocaleString("en")}</td>
-      <td><${Several} of=${item.not_approved ?? []} most=${1} as=${GroupLink} /></td>
-      <td>${item.not_shown ? listed(item.not_shown_names ?? [], 1, item.not_shown) : ""}</td>
+      <td class="number" data-label="machines">${item.machines.toLocaleString("en")}</td>
+      <td data-label="not approved by">${item.not_approved && html`<${Several} of=${item.not_approved} most=${1} as=${GroupLink} />`}</td>
+      <td data-label="never shown to">${item.not_shown ? listed(item.not_shown_names ?? [], 1, item.not_shown) : ""}</td>
     `} />
 `;
 

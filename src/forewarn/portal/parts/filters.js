@@ -1,5 +1,6 @@
 // The filters of a page, all of which are in its address: typed, chosen, or a day.
 import { html } from "../html.js";
+import { onTelephone } from "../hooks.js";
 import { Link, setQuery } from "../router.js";
 import { TextFilter } from "./text-filter.js";
 
@@ -20,12 +21,16 @@ function Filter({ of, query }) {
   `;
 }
 
-// `page`: the address without any of them.
+// `page`: the address without any of them. On a telephone, they are folded while none is used.
 /** @param {{ of: portal.Filter[], page: string, children?: portal.Children } & portal.Query} props */
-export const Filters = ({ of, page, query, children }) => html`
-  <form class="filters" onSubmit=${(event) => event.preventDefault()}>
-    ${of.map((filter) => html`<${Filter} key=${filter.name} of=${filter} query=${query} />`)}
-    ${children}
-    ${of.some(({ name }) => query.get(name)) && html`<${Link} to=${page}>Clear<//>`}
-  </form>
-`;
+export function Filters({ of, page, query, children }) {
+  const used = of.some(({ name }) => query.get(name));
+  const form = html`
+    <form class="filters" onSubmit=${(event) => event.preventDefault()}>
+      ${of.map((filter) => html`<${Filter} key=${filter.name} of=${filter} query=${query} />`)}
+      ${children}
+      ${used && html`<${Link} to=${page}>Clear<//>`}
+    </form>
+  `;
+  return onTelephone() ? html`<details class="numbers" open=${used}><summary>Filters</summary>${form}</details>` : form;
+}

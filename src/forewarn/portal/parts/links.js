@@ -23,11 +23,11 @@ export const EventLink = ({ id, children }) => html`<${Link} to=${address("event
 /** @param {{ id: string, children?: portal.Children }} props */
 export const RolloutLink = ({ id, children }) => html`<${Link} to=${address("rollouts", id)} title=${id}>${children ?? html`<code>${id.slice(0, 8)}</code>`}<//>`;
 
-// Several, separated by commas: the first few, and how many more there are.
-/** @param {{ of: string[], most?: number, as: portal.Link }} props */
-export const Several = ({ of, most = 3, as }) => html`
+// Several, separated by commas: the first few, and how many more there are. `count`: of all, if these are not all.
+/** @param {{ of: string[], most?: number, count?: number, as: portal.Link }} props */
+export const Several = ({ of, most = 3, count = of.length, as }) => html`
   ${of.slice(0, most).map((name, n) => html`${n > 0 && ", "}<${as} key=${name} name=${name} id=${name} />`)}
-  ${of.length > most && html` <span title=${of.join(", ")}>and ${of.length - most} more</span>`}
+  ${count > most && html` <span title=${of.join(", ")}>and ${(count - most).toLocaleString("en")} more</span>`}
 `;
 
 // Who did something: the name of a token, of a machine, or a rollout.
