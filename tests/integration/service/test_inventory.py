@@ -236,6 +236,23 @@ def test_absence_is_believed_after_two_complete_enumerations() -> None:
     play(body)
 
 
+def test_a_machine_that_is_still_to_be_created_is_not_removed() -> None:
+    async def body(of: Fleet) -> None:
+        of.see("h2", vm("web_1"), whole=True)
+        for _ in range(3):
+            of.see("h1", whole=True)
+        await until_async(lambda: "not seen on any host" in of.problem("web_0"))
+        assert of.drift() == {"web_0": (DifferenceKind.MISSING, ())}
+        of.see("h1", vm("web_0"), whole=True)
+        assert of.drift() == {}
+        assert of.host_of("web_0") == "h1"
+        for _ in range(2):
+            of.see("h1", whole=True)
+        await until_async(lambda: of.host_of("web_0") is None)
+
+    play(body)
+
+
 def test_no_more_machines_are_removed_in_an_hour_than_one_change_may() -> None:
     async def body(of: Fleet) -> None:
         of.see_all()

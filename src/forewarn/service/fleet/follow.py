@@ -141,6 +141,8 @@ class FollowedInventory:
         return _why(done)
 
     async def _remove(self, found: Difference, by: str) -> str:
+        if not self.sightings.was_seen(found.machine):
+            return "it was not seen on any host; if it is not to be created, delete it"
         if unknown := self._unknown(self._store.registry.hosts):
             return f"it may be on host {unknown}, of which nothing is known"
         now, limit = guard.monotonic(), self._fleet_apply.removal_limit

@@ -51,6 +51,7 @@ class Sightings:
         self._at: dict[str, dict[str, str]] = {}  # by name and by vm_id: hosts, and the name there
         # By host, by machine: complete enumerations without it, one after the other.
         self._absent: dict[str, dict[str, int]] = {}
+        self._ever: set[str] = set()  # machines of the inventory that were seen
         self._old: set[tuple[str, str]] = set()  # hosts and names: seen before the driver's word
         self._changed: set[str] = set()  # machines to be compared again
         self._differences: dict[str, Difference] = {}
@@ -87,6 +88,7 @@ class Sightings:
             for name in self._machines_on(seen.host) - here:
                 absent[name] = absent.get(name, 0) + 1
         absent |= dict.fromkeys(names, BELIEVED)
+        self._ever.update(name for name in names if self._machines.group_of(name))
         self._changed.update(absent)
         self.all()  # now, rather than all hosts at once
         self.on_change()
@@ -105,6 +107,7 @@ class Sightings:
         if not self.known:
             return
         before = {machine.name: machine for machine in gone}
+        self._ever -= before.keys() - {machine.name for machine in come}
         for machine in come:
             earlier = before.get(machine.name, machine)
             if earlier.host != machine.host:
@@ -167,6 +170,10 @@ class Sightings:
 
     # What differs.
 
+    def was_seen(self, machine: str) -> bool:
+        """Was a machine of the inventory seen on any host, since this process decides?"""
+        return machine in self._ever
+
     def reaches(self, host: str) -> bool:
         """Is it known what is on a host?"""
         return host in self._seen
@@ -211,9 +218,11 @@ class Sightings:
 
     def _compared(self, group: Group, machine: Machine) -> Difference | None:
         name = machine.name
+        seen, known = dict(self._of(machine)), machine.host
+        if seen:
+            self._ever.add(name)
         if not machine.alive or _under_way(group, name):
             return None
-        seen, known = dict(self._of(machine)), machine.host
         kind, there = _kind(seen, known)
         if kind is None:
             return None
