@@ -281,12 +281,7 @@ def values_of(enumeration: str) -> Sequence[str] | None:
     """Return the values of an enumeration that the types of the control API name."""
     from forewarn.core.events import EventType, Source, Status, types_that
     from forewarn.core.fleet import GroupKind, Health, OverWhen, Placement
-    from forewarn.core.rollouts.model import (
-        EVACUATE_WORK_RETURN,
-        LIVE_MIGRATION,
-        Conflicts,
-        WorkBy,
-    )
+    from forewarn.core.rollouts.model import EVACUATE_WORK_RETURN, LIVE_MIGRATION, Conflicts, WorkBy
     from forewarn.core.rollouts.progress import StepState
 
     kept = [type.value for type in types_that(lambda traits: not traits.deletes)]

@@ -8,13 +8,7 @@ from typing import Annotated
 import typer
 
 from forewarn.cli.commands.service_options import need_extra
-from forewarn.cli.output import (
-    Table,
-    fail,
-    print_items,
-    print_notes,
-    say,
-)
+from forewarn.cli.output import Table, fail, print_items, print_notes, say
 from forewarn.cli.plain import add_commands
 from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import service as operations

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from forewarn.cli.output import (
-    Table,
-    print_notes,
-    say,
-)
+from forewarn.cli.output import Table, print_notes, say
 from forewarn.cli.plain import add_commands
 from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import halts as operations

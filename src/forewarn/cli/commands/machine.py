@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from forewarn.cli.output import (
-    Table,
-    amounts_text,
-    print_clock,
-    print_fields,
-    time_text,
-)
+from forewarn.cli.output import Table, amounts_text, print_clock, print_fields, time_text
 from forewarn.cli.plain import add_commands
 from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import machines as operations

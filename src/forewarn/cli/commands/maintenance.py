@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from forewarn.cli.output import (
-    Table,
-    print_clock,
-    print_fields,
-    print_notes,
-)
+from forewarn.cli.output import Table, print_clock, print_fields, print_notes
 from forewarn.cli.plain import add_commands
 from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import maintenance as operations

@@ -8,15 +8,7 @@ import typer
 
 from forewarn.cli import completion
 from forewarn.cli.confirm import accepts_yes
-from forewarn.cli.output import (
-    Json,
-    Table,
-    Url,
-    fail,
-    print_json,
-    say,
-    service,
-)
+from forewarn.cli.output import Json, Table, Url, fail, print_json, say, service
 from forewarn.cli.plain import add_commands
 from forewarn.control.operations import feed as operations
 

@@ -14,12 +14,7 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
-from forewarn.control.client.connection import (
-    ControlError,
-    Unreachable,
-    error_text,
-    unreachable,
-)
+from forewarn.control.client.connection import ControlError, Unreachable, error_text, unreachable
 from forewarn.control.schema import core as s
 from forewarn.control.schema.feed import FeedCommit, FeedHello
 

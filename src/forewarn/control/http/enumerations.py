@@ -14,12 +14,7 @@ from typing import Any
 
 from forewarn.control.http.paging import STARTS, TIMED
 from forewarn.core.deciding.holds import HoldKind
-from forewarn.core.events import (
-    EventType,
-    Source,
-    Status,
-    types_that,
-)
+from forewarn.core.events import EventType, Source, Status, types_that
 from forewarn.core.fleet import GroupKind, Health, OverWhen, Placement
 from forewarn.core.history import RecordKind
 from forewarn.core.labels import MAX_TERMS
@@ -38,9 +33,7 @@ from forewarn.service.indexes.sightings import DifferenceKind
 from forewarn.service.platform.explain import AdviceKind
 from forewarn.service.platform.hosts import MAINTENANCE_MODES, NodeState
 from forewarn.service.rollouts import rollouts
-from forewarn.service.rollouts.request import (
-    PauseAfter,
-)
+from forewarn.service.rollouts.request import PauseAfter
 from forewarn.service.telemetry.attention import ProblemKind
 
 

@@ -9,15 +9,8 @@ from litestar.params import JSONBody
 from forewarn.control.http import filters
 from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, context
-from forewarn.control.http.errors import (
-    RefusedError,
-    encode_in_thread,
-    parse_selector,
-    unwrap,
-)
-from forewarn.control.http.operation import (
-    route,
-)
+from forewarn.control.http.errors import RefusedError, encode_in_thread, parse_selector, unwrap
+from forewarn.control.http.operation import route
 from forewarn.control.http.orders import group_place, in_order
 from forewarn.control.http.paging import parse_name_cursor
 from forewarn.control.http.parameters import Given, Name

@@ -21,9 +21,7 @@ from forewarn.control.http.errors import (
     parse_selector,
     unwrap,
 )
-from forewarn.control.http.operation import (
-    route,
-)
+from forewarn.control.http.operation import route
 from forewarn.control.http.orders import host_place, in_order
 from forewarn.control.http.paging import parse_name_cursor
 from forewarn.control.http.parameters import Given, Name
@@ -38,11 +36,7 @@ from forewarn.control.views.shape import view
 from forewarn.core.events import FAILURE_TYPE, EventType
 from forewarn.core.refusal import Refused
 from forewarn.service.platform.enrollment import NewEnrollment
-from forewarn.service.platform.hosts import (
-    LIVE_MIGRATION,
-    MAINTENANCE_MODES,
-    Hosts,
-)
+from forewarn.service.platform.hosts import LIVE_MIGRATION, MAINTENANCE_MODES, Hosts
 from forewarn.service.platform.platform import Outcomes
 
 Verb: TypeAlias = Callable[[Hosts, str, str], Awaitable[Outcomes | Refused]]

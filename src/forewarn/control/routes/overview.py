@@ -8,11 +8,7 @@ from litestar import Response
 
 from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, CallContext, context
-from forewarn.control.http.errors import (
-    RefusedError,
-    encode_in_thread,
-    parse_selector,
-)
+from forewarn.control.http.errors import RefusedError, encode_in_thread, parse_selector
 from forewarn.control.http.operation import route
 from forewarn.control.http.parameters import Given
 from forewarn.control.operations import fleet as operations

@@ -19,12 +19,7 @@ from forewarn.control.schema import rollouts as r
 from forewarn.control.views import rollouts as views
 from forewarn.core import EventType
 from forewarn.core.refusal import invalid
-from forewarn.core.rollouts.model import (
-    EVACUATE_WORK_RETURN,
-    GATE_TIMEOUT,
-    LIVE_MIGRATION,
-    Gate,
-)
+from forewarn.core.rollouts.model import EVACUATE_WORK_RETURN, GATE_TIMEOUT, LIVE_MIGRATION, Gate
 from forewarn.core.rollouts.selection import Selection
 from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.service.rollouts.rollouts import RolloutReport
