@@ -279,6 +279,7 @@ def of_option(path: str, name: str, values: Sequence[str] | None) -> Complete | 
 @functools.cache
 def values_of(enumeration: str) -> Sequence[str] | None:
     """Return the values of an enumeration that the types of the control API name."""
+    from forewarn.core.access import Role
     from forewarn.core.events import EventType, Source, Status, types_that
     from forewarn.core.fleet import GroupKind, Health, OverWhen, Placement
     from forewarn.core.rollouts.model import EVACUATE_WORK_RETURN, LIVE_MIGRATION, Conflicts, WorkBy
@@ -289,7 +290,18 @@ def values_of(enumeration: str) -> Sequence[str] | None:
     values: dict[str, list[str]] = {
         each.__name__: [member.value for member in each]
         for each in (
-            *(EventType, Status, Source, Health, GroupKind, OverWhen, Placement, Conflicts, WorkBy),
+            *(
+                EventType,
+                Status,
+                Source,
+                Health,
+                GroupKind,
+                OverWhen,
+                Placement,
+                Conflicts,
+                WorkBy,
+                Role,
+            ),
         )
     }
     values["FailureType"] = kept

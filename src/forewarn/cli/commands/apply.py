@@ -15,8 +15,8 @@ from typing import Annotated
 
 import typer
 
-from forewarn.cli import completion
 from forewarn.cli.confirm import accepts_yes
+from forewarn.cli.options import Fields
 from forewarn.cli.output import (
     Json,
     Url,
@@ -28,7 +28,9 @@ from forewarn.cli.output import (
     say,
     service,
 )
+from forewarn.cli.plain import takes
 from forewarn.control.client.client import ControlClient, ControlError
+from forewarn.control.operations import fleet as operations
 from forewarn.control.schema.fleet import MAX_FLEET_BYTES, FleetCounts, FleetDifference, FleetItem
 from forewarn.support.text import not_utf8
 
@@ -39,36 +41,16 @@ SIGNS = {"added": "+", "changed": "~", "moved": ">", "removed": "-"}
 
 
 @accepts_yes
+@takes(operations.PUT_FLEET)
 def apply(
     file: Annotated[Path | None, typer.Argument(help="Fleet file (YAML or JSON).")] = None,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Show what would change, without changing anything.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Also remove machines that have an active event.")
-    ] = False,
-    remove: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="Confirm that exactly this many machines are removed; with another number, nothing"
-            " is changed. Required above the service's limit (max_removals); --plan shows the"
-            " number.",
-        ),
-    ] = None,
+    *,
+    fields: Fields,
     if_match: Annotated[
         str | None,
         typer.Option(
             "--if-match",
             help="Apply only if the fleet still has this version, as printed by --plan.",
-        ),
-    ] = None,
-    placement: Annotated[
-        str | None,
-        typer.Option(
-            help="Which source takes precedence for the hosts of machines that have moved: the"
-            " file, or what was reported. Default: the service's setting.",
-            autocompletion=completion.one_of("file", "reported"),
         ),
     ] = None,
     schema: Annotated[
@@ -100,14 +82,7 @@ def apply(
         try:
             with _progress(client):
                 etag = if_match.strip('"') if if_match else None
-                difference = client.apply(
-                    text,
-                    plan=plan,
-                    force=force,
-                    placement=placement,
-                    remove=remove,
-                    if_match=etag,
-                )
+                difference = client.apply(text, if_match=etag, **fields)
         except ControlError as error:
             problem = error.problem
             if problem is None or problem.line is None:
@@ -117,8 +92,9 @@ def apply(
     if json:
         print_json(difference)
     else:
+        placement = fields.get("placement")
         chosen = f"{file} --placement {placement}" if placement else str(file)
-        _show(difference, chosen, force=force, remove=remove)
+        _show(difference, chosen, force=fields["force"], remove=fields.get("remove"))
 
 
 def _show(

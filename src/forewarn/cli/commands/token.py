@@ -17,6 +17,7 @@ import typer
 from forewarn.cli import completion
 from forewarn.cli.commands.service_options import STOPPED_STATE, need_extra
 from forewarn.cli.confirm import accepts_yes
+from forewarn.cli.options import Fields
 from forewarn.cli.output import (
     Json,
     Table,
@@ -30,10 +31,10 @@ from forewarn.cli.output import (
     service,
     time_text,
 )
+from forewarn.cli.plain import takes
 from forewarn.cli.values import StateOption
 from forewarn.control.operations import tokens as operations
 from forewarn.control.schema import tokens as t
-from forewarn.core.access import Role
 from forewarn.core.time import SECOND
 from forewarn.support.instants import NoZone, parse_datetime
 from forewarn.support.text import parse_duration
@@ -45,28 +46,10 @@ State = Annotated[StateOption | None, typer.Option(help=STOPPED_STATE)]
 
 @app.command()
 @accepts_yes
+@takes(operations.CREATE_TOKEN, without=("name", "expires_in", "expires_at"))
 def create(
     name: Annotated[str, typer.Argument(help="Name of the token's user, as shown in the history.")],
-    role: Annotated[
-        str,
-        typer.Option(
-            help="Role: viewer, tenant, operator or admin.",
-            autocompletion=completion.one_of(*(role.value for role in Role)),
-        ),
-    ],
-    group: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Restrict the token to this group. Repeatable.", autocompletion=completion.groups
-        ),
-    ] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(
-            help="Restrict the token to groups with these labels, e.g. tier=web,!canary.",
-            autocompletion=completion.machine_labels,
-        ),
-    ] = None,
+    fields: Fields,
     expires: Annotated[
         str | None,
         typer.Option(help="Expiry: 90d (from now), or 2027-01-15T08:00:00Z. Default: never."),
@@ -76,9 +59,7 @@ def create(
     url: Url = None,
 ) -> None:
     """Create a token and print it. It cannot be shown again."""
-    request = t.TokenRequest(
-        name=name, role=role, groups=group or None, label=label, **_expiry(expires)
-    )
+    request = t.TokenRequest(name=name, **fields, **_expiry(expires))
     token: t.CreatedToken
     if state is not None:
         new = isinstance(state, Path) and not state.exists()

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from forewarn.control.http.paging import STARTS, TIMED
+from forewarn.core.access import Role
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.events import EventType, Source, Status, types_that
 from forewarn.core.fleet import GroupKind, Health, OverWhen, Placement
@@ -50,6 +51,7 @@ VALUES: Mapping[str, Any] = {
     "GroupKind": values(GroupKind),
     "OverWhen": values(OverWhen),
     "Placement": values(Placement),
+    "Role": values(Role),
     "Health": values(Health),
     "OverviewBy": values(OverviewBy),
     "RowOrder": values(RowOrder),

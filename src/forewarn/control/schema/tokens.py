@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from forewarn.control.schema.types import Moment, doc
+from forewarn.control.schema.types import Moment, doc, documented
 
 ROLES = (
     "`viewer`, `tenant`, `operator` or `admin`; each includes the rights of the previous one. A"
@@ -18,15 +18,15 @@ class TokenRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A token to create."""
 
     name: Annotated[str, doc("Name of the token, which the history shows.")]
-    role: Annotated[
-        str,
-        doc(ROLES),
-    ]
-    groups: Annotated[list[str] | None, doc("Groups that it is limited to; must not be empty.")] = (
-        None
-    )
+    role: Annotated[str, documented(enum="Role"), doc(f"Role: {ROLES}")]
+    groups: Annotated[
+        list[str] | None, doc("Limit the token to these groups; must not be empty.")
+    ] = None
     label: Annotated[
-        str | None, doc("Label selector of the groups that it is limited to; must not be empty.")
+        str | None,
+        doc(
+            "Limit the token to groups with these labels, e.g. tier=web,!canary; must not be empty."
+        ),
     ] = None
     expires_in: Annotated[float | None, doc("Seconds until it expires.")] = None
     expires_at: Annotated[
@@ -47,10 +47,7 @@ class Token(msgspec.Struct, kw_only=True):
 
     id: Annotated[str, doc("Id of the token.")]
     name: Annotated[str, doc("Name of the token, which the history shows.")]
-    role: Annotated[
-        str,
-        doc(ROLES),
-    ]
+    role: Annotated[str, doc(ROLES)]
     state: Annotated[str, doc("`valid`, `expired` or `revoked`.")]
     created_at: Annotated[Moment, doc("When it was created.")]
     created_by: Annotated[str, doc("Who created it.")]
