@@ -7,7 +7,7 @@ A query runs on the event loop, in turns that are so short that no other request
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -64,12 +64,12 @@ async def query_resources(request: Request) -> Answer:
     try:
         table, query = parse(text, TABLES)
         async with request.queries:
-            if table == EVENTS:
-                source: _Source = _Events(request, inventory, visible, until)
-            else:
-                source = _Resources(inventory, visible, request.now)
             page = _Page(query.columns, start, size, form)
-            await _run(query, source, page)
+            if table == EVENTS:
+                events = _Events(request, inventory, visible, until)
+                await _run(query, events.rows(), page, events.load)
+            else:
+                await _run(query, _resources(inventory, visible, request.now), page)
     except KustoError as error:
         raise _invalid(hidden(str(error))) from error
     answer: dict[str, Any] = {"totalRecords": page.total, "count": len(page.rows), "facets": []}
@@ -105,14 +105,16 @@ class _Page:
         return {"columns": columns, "rows": self.rows} if self._table else self.rows
 
 
-async def _run(query: Query, source: _Source, page: _Page) -> None:
-    """Add the rows of a query to a page. Raises KustoError."""
+async def _run(
+    query: Query, rows: Rows, page: _Page, load: Callable[[], Awaitable[None]] | None = None
+) -> None:
+    """Add the rows of a query to a page; `load` gets those that are to come. Raises KustoError."""
     turn = began = guard.monotonic()
-    for row in query.run(source.rows()):
+    for row in query.run(rows):
         if row is not None:
             page.add(row)
-        else:
-            await source.load()
+        elif load is not None:
+            await load()
         if guard.monotonic() - turn > TURN:
             await guard.pause(0)
             turn = guard.monotonic()
@@ -120,28 +122,16 @@ async def _run(query: Query, source: _Source, page: _Page) -> None:
                 raise KustoError(f"it takes more than {MAX_SECONDS:g} s; choose fewer rows")
 
 
-class _Source:
-    """The rows of a table: None stands for those that `load` gets."""
-
-    def rows(self) -> Rows:
-        raise NotImplementedError
-
-    async def load(self) -> None: ...
+def _resources(inventory: i.Inventory, subscriptions: Iterable[str], now: Time) -> Rows:
+    for subscription in subscriptions:
+        for resource in resources_at(inventory, subscription):
+            yield _row(subscription, resource, now)
 
 
-class _Resources(_Source):
-    def __init__(self, inventory: i.Inventory, subscriptions: Iterable[str], now: Time) -> None:
-        self._inventory, self._subscriptions, self._now = inventory, subscriptions, now
-
-    def rows(self) -> Rows:
-        for subscription in self._subscriptions:
-            for resource in resources_at(self._inventory, subscription):
-                yield _row(subscription, resource, self._now)
-
-
-class _Events(_Source):
+class _Events:
     """Events that are published, the latest first: those that are over as long as they are kept.
-    What was announced after the first page is on none, so that pages fit together."""
+    What was announced after the first page is on none, so that pages fit together. Among the rows,
+    None stands for those that `load` gets."""
 
     def __init__(
         self, request: Request, inventory: i.Inventory, subscriptions: Iterable[str], until: Time
