@@ -11,7 +11,7 @@ from forewarn.core.fleet import Host, Machine
 from forewarn.core.group import Group
 from forewarn.core.labels import parse
 from forewarn.core.refusal import Hint, Refused
-from forewarn.core.rollouts.lanes import Lanes, conflicts_problem, lanes
+from forewarn.core.rollouts.lanes import Lanes, conflicts_problem, crowding, lanes
 from forewarn.core.rollouts.model import Conflicts, Lane, Step
 from forewarn.core.rollouts.selection import Selection
 from forewarn.core.rollouts.waves import in_waves
@@ -114,6 +114,12 @@ def test_a_host_with_two_domains_of_a_group_is_split_skipped_or_refused() -> Non
     skipped = made(hosts=("*",), conflicts=Conflicts.SKIP)
     assert isinstance(skipped, Lanes)
     assert skipped.skipped == ("rollout/R/host/r1-b",)
+
+
+def test_the_update_domain_with_the_most_machines_stays_on_a_host_with_a_conflict() -> None:
+    web = {0: ["web-0"], 1: ["web-1", "web-2"], 2: ["web-3"]}
+    assert crowding({"web": web, "db": {4: ["db-0"]}}) == ("web-0", "web-3")
+    assert crowding({"web": {2: ["web-2"], 1: ["web-1"]}}) == ("web-2",)
 
 
 @pytest.mark.parametrize(
