@@ -34,6 +34,12 @@ def test_an_incarnation_goes_up_and_stays_a_small_integer(unknown: int, incarnat
     assert incarnation + 1_000 <= after.incarnation <= INT32
 
 
+def test_numbers_of_documents_before_a_group_was_disabled_are_not_used_again() -> None:
+    group = Group(name="web", enabled=True, incarnation=3, shown=50_000)
+    after = apply(group, renumbered([group], DAY)["web"])
+    assert after.incarnation > 50_000 + beyond_documents(DAY) - 1
+
+
 def test_nothing_else_about_a_group_is_changed() -> None:
     machine = Machine(name="web_0")
     group = Group(name="web", enabled=True, incarnation=5, machines=(machine,), seen=7)
