@@ -49,6 +49,23 @@ groups:
 """
 
 
+ONE_EMPTY_HOST = """
+hosts: [h1, h2, h3]
+groups:
+  - name: web
+    kind: availability-set
+    machines:
+      - {name: web-0, update_domain: 0, host: h1}
+      - {name: web-1, update_domain: 1, host: h1}
+  - name: db
+    kind: availability-set
+    machines:
+      - {name: db-0, update_domain: 0, host: h3}
+      - {name: db-1, update_domain: 0, host: h3}
+      - {name: db-2, update_domain: 0, host: h3}
+"""
+
+
 def on_hosts(service: Service) -> Counter[str]:
     groups = service._session.node.store.groups.values()
     return Counter(m.host for group in groups for m in group.machines if m.alive)
@@ -112,6 +129,17 @@ def test_update_domains_that_move_together_go_to_different_hosts() -> None:
         machines = service._session.node.store.groups["web"].machines
         where = {machine.name: machine.host for machine in machines}
         assert where == {"web-0": "h3", "web-1": "h3", "web-2": "h2", "web-3": "h2"}
+
+
+def test_update_domains_do_not_meet_on_the_emptiest_host() -> None:
+    with Service(ONE_EMPTY_HOST) as service:
+        service.host("h1").fail()
+        service.clock.advance("1h")
+        machines = service._session.node.store.groups["web"].machines
+        assert {machine.name: machine.host for machine in machines} == {
+            "web-0": "h2",
+            "web-1": "h3",
+        }
 
 
 class Refusing(SimulatedDriver):
