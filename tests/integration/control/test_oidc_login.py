@@ -141,6 +141,7 @@ def test_a_code_of_another_login_is_worth_nothing(service: Service, issued: Issu
     ("person", "status", "says"),
     [
         ({"nonce": "another"}, 401, "issued for another login"),
+        ({"nonce": None}, 401, "issued for another login"),
         ({"aud": "another"}, 401, "not for forewarn"),
         ({"exp": 1}, 401, "has expired"),
         ({"groups": ["<b>"]}, 403, "(&lt;b&gt;)"),
