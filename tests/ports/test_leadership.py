@@ -11,6 +11,7 @@ import contextlib
 import logging
 import socket
 import threading
+from itertools import count
 from typing import Any
 from urllib.parse import quote
 
@@ -248,6 +249,33 @@ def test_the_length_of_a_lease_is_that_of_its_holder(
             assert not waiting.done()
             monkeypatch.setattr(guard, "boottime", lambda: boottime() + 900.0)
             await waiting
+
+    run(body())
+
+
+def test_a_lease_counts_from_before_it_is_asked_for(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However late the answer comes: others count from when they have seen it."""
+    here, boottime = threading.get_ident(), guard.boottime
+
+    async def body() -> None:
+        first = node(url, "c1", length=900.0)
+        async with opened(first):
+            await take(first)
+            asked = boottime()
+            times = count(asked, 100.0)
+            with (
+                monkeypatch.context() as patch,
+                psycopg.connect(url, autocommit=True) as connection,
+            ):
+                patch.setattr(
+                    guard,
+                    "boottime",
+                    lambda: next(times) if threading.get_ident() == here else boottime(),
+                )
+                first._lease.renew(connection)
+            assert first._lease.until < asked + 950.0
 
     run(body())
 
