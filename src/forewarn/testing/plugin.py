@@ -23,6 +23,14 @@ STRICT = "strict"  # the argument that is not one of Service
 ENDED_EARLY = pytest.StashKey[bool]()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Have this package imported like any other: rewriting its asserts as those of tests takes
+    longer than the import, and only the ones in the contract of drivers are for users."""
+    getattr(early_config.pluginmanager.rewrite_hook, "_must_rewrite", set()).discard("forewarn")
+    pytest.register_assert_rewrite("forewarn.testing.drivers")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
 

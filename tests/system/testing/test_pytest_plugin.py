@@ -30,6 +30,21 @@ def test_unused(request):
     assert ours == {"forewarn", "forewarn.testing", "forewarn.testing.plugin"}
 """
 
+REWRITTEN = """
+import sys
+
+def test_rewritten(forewarn):
+    import forewarn.testing.drivers
+    from _pytest.assertion.rewrite import AssertionRewritingHook
+
+    loaders = {n: m.__spec__.loader for n, m in sys.modules.items() if n.startswith("forewarn.")}
+    rewritten = {n for n, loader in loaders.items() if isinstance(loader, AssertionRewritingHook)}
+    assert len(loaders) > 100
+    assert rewritten - {"forewarn.testing", "forewarn.testing.plugin"} == {
+        "forewarn.testing.drivers"
+    }
+"""
+
 USED = """
 import asyncio
 import os
@@ -146,6 +161,13 @@ def alone(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
 def test_a_run_that_does_not_use_the_plugin_imports_nothing_of_it(alone: pytest.Pytester) -> None:
     alone.makepyfile(UNUSED)
     alone.runpytest_subprocess(*STRICT).assert_outcomes(passed=1)
+
+
+def test_asserts_of_the_package_are_not_rewritten_but_for_the_contract_of_drivers(
+    alone: pytest.Pytester,
+) -> None:
+    alone.makepyfile(REWRITTEN)
+    alone.runpytest_subprocess(*STRICT, "-p", "anyio").assert_outcomes(passed=1)
 
 
 def test_two_workers_have_services_of_their_own(alone: pytest.Pytester) -> None:
