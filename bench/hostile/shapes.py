@@ -9,11 +9,15 @@ import uuid
 from collections.abc import Callable, Mapping
 from random import Random
 
+from forewarn.wire.errors import MAX_PAST_EVENTS
+
 TARGET = b"/metadata/scheduledevents?api-version=2020-07-01"
 HEAD = b" HTTP/1.1\r\nHost: 169.254.169.254\r\nMetadata: true\r\n"
 TOKEN = (
     b"/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https://management.azure.com"
 )
+INSTANCE = b"/metadata/instance?api-version=2025-04-07"
+EXTENSIONS = b"/forewarn/v1/"
 ROOM = 15_000  # bytes of a head
 BODY = 64_000  # bytes of a body
 HEADERS = 55
@@ -22,6 +26,10 @@ MADE_UP = 4
 
 def post(body: bytes) -> bytes:
     return b"POST " + TARGET + HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+def put(target: bytes, body: bytes) -> bytes:
+    return b"PUT " + target + HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
 
 
 def chunked(chunks: bytes, trailers: bytes = b"") -> bytes:
@@ -39,10 +47,10 @@ def ask(target: bytes, headers: bytes = b"", method: bytes = b"GET") -> bytes:
     return method + b" " + target + HEAD + headers + b"\r\n"
 
 
-def approval(id: Callable[[int], str]) -> bytes:
-    """Return as many ids as a body has room for."""
+def approval(id: Callable[[int], str], most: int = BODY) -> bytes:
+    """Return as many ids as a body has room for, but no more than `most`."""
     size = len(json.dumps({"EventId": id(0)}, separators=(",", ":"))) + 1
-    ids = [{"EventId": id(n)} for n in range(BODY // (size + 4))]
+    ids = [{"EventId": id(n)} for n in range(min(BODY // (size + 4), most))]
     return post(json.dumps({"StartRequests": ids}, separators=(",", ":")).encode())
 
 
@@ -62,6 +70,10 @@ SHAPES: Mapping[str, tuple[str, bytes]] = {
     ),
     "ids": ("approvals of short ids", approval(str)),
     "guids": ("approvals of ids that no event has", approval(lambda n: str(uuid.UUID(int=n)))),
+    "few guids": (
+        "approvals of as many ids that no event has as are taken",
+        approval(lambda n: str(uuid.UUID(int=n)), MAX_PAST_EVENTS),
+    ),
     "numbers": (
         "numbers with a large exponent",
         post(b'{"a":[' + filled(b"1e308,", BODY - 10) + b"1]}"),
@@ -95,6 +107,12 @@ SHAPES: Mapping[str, tuple[str, bytes]] = {
     "elements": ("a path of many elements", ask(b"/metadata/instance" + filled(b"/a", ROOM))),
     "waits": ("waits for a document", ask(b"/forewarn/v1/wait?timeout=1", b"If-None-Match: a\r\n")),
     "tokens": ("tokens", ask(TOKEN)),
+    "instance": ("the whole instance metadata", ask(INSTANCE)),
+    "ready": ("reports of readiness for no event", put(EXTENSIONS + b"ready/" + b"A" * 36, b"")),
+    "postponements": (
+        "postponements of no event",
+        put(EXTENSIONS + b"postpone/" + b"A" * 36, b'{"until":"2050-01-31T18:00:00Z"}'),
+    ),
     "names": (
         "headers with long names",
         ask(TARGET, b"".join(b"X-%d%s: y\r\n" % (n, b"n" * 200) for n in range(58))),
