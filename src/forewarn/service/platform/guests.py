@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from weakref import WeakValueDictionary
 
 from forewarn.core import Changes, Event, Refused, Status
 from forewarn.core import commands as c
@@ -35,8 +36,10 @@ class Guests:
         self.writer = writer
         self.poll_index = poll_index
         self.machine_index = machine_index
-        # Threads that look up thousands of ids at once would hold up all others.
+        # Threads that look up thousands of ids at once would hold up all others. Of each machine
+        # one request waits for its turn, however many it has sent.
         self._lookup = asyncio.Lock()
+        self._lookups_of: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def enable(self, group: str) -> None:
         """Return once the group has a document, after one of its machines has asked for it."""
@@ -60,7 +63,8 @@ class Guests:
             decision = await self.writer.submit(group, c.Approve(ids=ids, by=machine, over=over))
             if not isinstance(decision, Refused) or decision.reason is not Reason.UNKNOWN:
                 return decision
-            async with self._lookup:
+            own = self._lookups_of.setdefault(machine, asyncio.Lock())
+            async with own, self._lookup:
                 listed = {event.id for event in self._store.groups[group].events if event.listed}
                 missing = set(ids) - listed - over
                 records = await self._store.ended_events(missing)

@@ -60,6 +60,28 @@ def test_ids_are_looked_up_for_one_request_at_a_time() -> None:
     assert most == 1
 
 
+def test_ids_of_another_machine_are_looked_up_before_the_next_request_of_one_that_sends_many() -> (
+    None
+):
+    asked: list[str] = []
+
+    async def ended_events(ids: set[str]) -> dict[str, Event]:
+        asked.extend(ids)
+        await asyncio.sleep(0)  # noqa: TID251 - one turn of the loop
+        return {}
+
+    with Service(SAMPLE) as service:
+        service._session.node.store.ended_events = ended_events  # type: ignore[method-assign, assignment]
+        approve = service._session.node.guests.approve
+
+        async def together() -> None:
+            many = [approve("web_0", "web", [f"A{n}"]) for n in range(8)]
+            await asyncio.gather(*many, approve("web_1", "web", ["B"]))
+
+        service._session.run(together())
+    assert asked[:2] == ["A0", "B"]
+
+
 def test_many_ids_that_do_not_exist_are_looked_up_once_beside_those_that_do() -> None:
     asked: list[set[str]] = []
     unknown = {f"00000000-0000-0000-0000-{n:012X}" for n in range(1_000)}
