@@ -193,6 +193,8 @@ def test_a_node_that_sends_too_much_is_disconnected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, message: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(message_stream, "BURST", 0.2)
+    monkeypatch.setattr(host_nodes, "SENT_BY_NODE", 32 * 1024)
+    monkeypatch.setattr(host_nodes, "SENT_BY_MACHINE", 4 * 1024)
     control = Control(tmp_path)
 
     async def body() -> None:
