@@ -1,11 +1,25 @@
-"""`forewarn machine`: list, drift, show, restart, redeploy, evict, delete, fail, restore, moved."""
+"""`forewarn machine`: list, show, restart, redeploy, evict, delete, fail, restore, moved."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
-from forewarn.cli.output import Table, amounts_text, print_clock, print_fields, time_text
-from forewarn.cli.plain import add_commands
+from forewarn.cli.options import Fields
+from forewarn.cli.output import (
+    Json,
+    Table,
+    Url,
+    amounts_text,
+    print_clock,
+    print_fields,
+    print_items,
+    print_json,
+    service,
+    time_text,
+)
+from forewarn.cli.plain import add_commands, takes
 from forewarn.control.client.client import ControlClient
 from forewarn.control.operations import machines as operations
 from forewarn.control.schema import core as s
@@ -47,6 +61,30 @@ DIFFERENCES = Table(
     minor=("SINCE", "GROUP"),
     if_empty="no machine is known to differ from the inventory",
 )
+
+
+@app.command("list")
+@takes(operations.LIST_MACHINES)
+def list_(
+    fields: Fields,
+    drift: Annotated[
+        bool,
+        typer.Option("--drift", help="List machines that differ from the inventory instead."),
+    ] = False,
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """List all machines with their state and endpoint."""
+    with service(url) as client:
+        machines = [
+            *(client.pages(operations.LIST_DRIFT) if drift else ()),
+            *(() if drift else client.pages(operations.LIST_MACHINES, **fields)),
+        ]
+        if json:
+            print_json(machines)
+            return
+        print_items(DIFFERENCES if drift else MACHINES, machines, filtered=bool(fields))
+        print_clock(client)
 
 
 def _print_machine(machine: s.Machine, client: ControlClient) -> None:
@@ -155,8 +193,6 @@ add_commands(
     "machine",
     operations,
     prints={
-        operations.LIST_MACHINES: MACHINES,
-        operations.LIST_DRIFT: DIFFERENCES,
         operations.GET_MACHINE: _print_machine,
     },
     concerns={

@@ -16,7 +16,6 @@ LIST_MACHINES = Operation(
     refuses=(404,),
     command="machine list --group web",
     options={"gone": "gone/present", "not_back": "not_back/back", "enabled": "enabled/disabled"},
-    help="List all machines with their state and endpoint.",
 )
 
 GET_MACHINE = Operation(
@@ -118,8 +117,7 @@ LIST_DRIFT = Operation(
     list[s.MachineDrift],
     query=q.PageQuery,
     paged=True,
-    command="machine drift",
-    help="List machines that differ from the inventory.",
+    command="machine list --drift",
 )
 
 RESTART_MACHINES = Operation(

@@ -126,5 +126,5 @@ def inventory_warning(sightings: Sightings) -> str:
     verb = "is" if count == 1 else "are"
     return (
         f"{counted(count, 'machine')} {verb} not on the host that the inventory has, as the driver"
-        " sees it; see 'forewarn machine drift'"
+        " sees it; see 'forewarn machine list --drift'"
     )
