@@ -213,11 +213,12 @@ class IncusDriver(Driver):
         note = instance.note
         if note.event == task.event:
             _refuse_late(machine, note, task)
+            # Also if it is running already: it cannot be written to before its start is over.
+            if doing := await self._incus.operation(instance.name):
+                return _Wait(LOOK_AGAIN, f"{machine.name}: {doing}")
             if (ended := await self._ended(task, machine)) is not None:
                 await self._finish(task, instance, note)
                 return ended
-            if doing := await self._incus.operation(instance.name):
-                return _Wait(LOOK_AGAIN, f"{machine.name}: {doing}")
             if _moves(task) and machine.target not in ("", note.target):
                 note = msgspec.structs.replace(note, target=machine.target, fence=task.fence)
                 await self._incus.write(instance.name, note)
