@@ -268,7 +268,7 @@ def test_a_connection_that_is_too_slow_is_closed(
             await settle(lines, leisurely=True)
             return {name: line.agree() for name, line in zip(SLOW, lines, strict=True)}
 
-    with Pair(busy) as pair:
+    with Pair(busy, limits=Limits()) as pair:
         received = pair.run(slow(pair))
         closed = {name for name, response in received.items() if response[-1] == b"closed"}
         idle = {name for name in SLOW if name.startswith("idle")}
