@@ -153,8 +153,8 @@ def _command(
 def _called(
     client: ControlClient, operation: Operation[Any], values: Sequence[Any], query: Fields
 ) -> Any:
-    if operation.one is not None and len(machines := values[-1].machines) == 1:
-        return client.call(operation.one, *machines)
+    if operation.for_one is not None and len(machines := values[-1].machines) == 1:
+        return client.call(operation.for_one, *machines)
     if operation.paged:
         return list(client.pages(operation, *values, **query))
     return client.call(operation, *values, **query)

@@ -62,7 +62,7 @@ async def put_topic(request: Request) -> Answer:
         raise _invalid(f"{hidden(path[:100])} cannot be changed: a topic has {has}")
     location, tags = body.get("location"), body.get("tags")
     if not isinstance(location, str | None) or not isinstance(tags, dict | None):
-        raise _invalid("location must be a text, and tags an object")
+        raise _invalid("location must be a string, and tags an object")
     place = TOPIC.format(**names)
     known = (await _kept(request)).get(_key(request))
     if known is not None and known["id"].lower() != place.lower():

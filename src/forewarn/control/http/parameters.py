@@ -40,7 +40,9 @@ _KINDS = {"type": "event type", "kind": "kind of group"}
 
 Name: TypeAlias = Annotated[str, PathParameter(schema_extra={"minLength": 1})]
 Id: TypeAlias = Annotated[str, PathParameter(schema_extra={"pattern": ID})]
-Given: TypeAlias = NamedDependency[T]  # the parameters of a request, as a type of `schema.queries`
+Parameters: TypeAlias = NamedDependency[
+    T
+]  # the parameters of a request, as a type of `schema.queries`
 
 
 def read_parameters(request: Request[Any, Any, Any]) -> Any:

@@ -130,7 +130,7 @@ RESTART_MACHINES = Operation(
     refuses=(409,),
     command="machine restart web_0 web_1",
     example={"machines": ["web_0", "web_1"]},
-    one=RESTART_MACHINE,
+    for_one=RESTART_MACHINE,
     arguments=("machines",),
     help=(
         "Restart machines as their user would: each is announced as a Reboot. If one is refused, "
@@ -148,7 +148,7 @@ REDEPLOY_MACHINES = Operation(
     refuses=(409,),
     command="machine redeploy web_0 web_1",
     example={"machines": ["web_0", "web_1"]},
-    one=REDEPLOY_MACHINE,
+    for_one=REDEPLOY_MACHINE,
     arguments=("machines",),
     help=(
         "Redeploy machines to other hosts as their user would: each is announced as a Redeploy. "
@@ -164,7 +164,7 @@ EVICT_MACHINES = Operation(
     refuses=(409,),
     command="machine evict web_0 web_1",
     example={"machines": ["web_0", "web_1"]},
-    one=EVICT_MACHINE,
+    for_one=EVICT_MACHINE,
     arguments=("machines",),
     help=(
         "Evict spot machines: each is announced as a Preempt. If one is refused, none is evicted."
@@ -180,7 +180,7 @@ DELETE_MACHINES = Operation(
     refuses=(409,),
     command="machine delete web_0 web_1",
     example={"machines": ["web_0", "web_1"]},
-    one=DELETE_MACHINE,
+    for_one=DELETE_MACHINE,
     arguments=("machines",),
     help=(
         "Delete machines: each is announced as a Terminate if its scale set has terminate "

@@ -62,9 +62,8 @@ class Operation(msgspec.Struct, Generic[T], frozen=True, eq=False):
     options: Mapping[str, str] = {}
     arguments: tuple[str, ...] = ()  # fields of the body that are arguments of the command
     defaults: Mapping[str, str] = {}  # of required fields of the body that the command has
-    one: Any = (
-        None  # the operation for one machine, which the command calls if it is given only one
-    )
+    # The operation for one machine, which the command calls if it is given only one.
+    for_one: Any = None
     done: str = ""  # what this command prints: {0} is its first argument, {result} the response
 
     @property

@@ -14,7 +14,7 @@ from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import parse_selector
 from forewarn.control.http.filters import EventFilter
 from forewarn.control.http.operation import route
-from forewarn.control.http.parameters import Given
+from forewarn.control.http.parameters import Parameters
 from forewarn.control.http.preconditions import bytes_tag
 from forewarn.control.operations import events as operations
 from forewarn.control.routes.events import labelled_by, require_known, require_visible
@@ -34,7 +34,7 @@ CANCELLED_SHOWN = 7 * DAY
 
 
 @route(operations.GET_CALENDAR, media_type=MEDIA_TYPE)
-async def get_calendar(call: Call, given: Given[q.EventsOf]) -> Response[bytes]:
+async def get_calendar(call: Call, given: Parameters[q.EventsOf]) -> Response[bytes]:
     """The events that are Scheduled or Started, for calendar programs to subscribe to. Those that
     were announced in the last 7 days and have been withdrawn are shown as cancelled. What rollouts
     are still to announce is shown as one entry for each wave, and each window of it. A program that

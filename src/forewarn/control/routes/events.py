@@ -25,7 +25,7 @@ from forewarn.control.http.errors import (
 from forewarn.control.http.filters import EventFilter
 from forewarn.control.http.operation import route
 from forewarn.control.http.paging import parse_start_cursor, parse_time_cursor
-from forewarn.control.http.parameters import Given, Id
+from forewarn.control.http.parameters import Id, Parameters
 from forewarn.control.http.preconditions import event_tag
 from forewarn.control.http.requests import arguments
 from forewarn.control.operations import events as operations
@@ -44,7 +44,7 @@ NOT_OF_EVENTS = ("raised_since", "from_", "until", "order", "limit", "after")  #
 
 
 @route(operations.LIST_EVENTS)
-async def list_events(call: Call, given: Given[q.EventQuery]) -> list[s.Event]:
+async def list_events(call: Call, given: Parameters[q.EventQuery]) -> list[s.Event]:
     """Lists active events in the order in which they were announced, or may start (`not_before`).
     With `past`, or if `status` is Finished or Withdrawn, events that are over follow, the latest
     first; that is not possible in the order of `not_before`. `label` selects events that affect a
@@ -126,7 +126,7 @@ async def get_event(call: Call, id: Id) -> s.EventDetails:
 
 
 @route(operations.APPROVE_EVENT)
-async def approve_event(call: Call, id: Id, given: Given[q.ApproveQuery]) -> s.Outcome:
+async def approve_event(call: Call, id: Id, given: Parameters[q.ApproveQuery]) -> s.Outcome:
     """The event starts before its `not_before`, as soon as nothing else holds it. A token that is
     limited to groups cannot use `ignore_windows`."""
     if given.ignore_windows:

@@ -10,7 +10,7 @@ from forewarn.control.http.errors import unwrap
 from forewarn.control.http.operation import route
 from forewarn.control.http.orders import Place, in_order
 from forewarn.control.http.paging import parse_name_cursor
-from forewarn.control.http.parameters import Given, Name
+from forewarn.control.http.parameters import Name, Parameters
 from forewarn.control.http.requests import arguments
 from forewarn.control.operations import faults as operations
 from forewarn.control.schema import faults as f
@@ -34,7 +34,7 @@ async def add_fault(call: Call, data: JSONBody[f.FaultRequest]) -> f.Fault:
 
 
 @route(operations.LIST_FAULTS)
-def list_faults(call: Call, given: Given[q.PageQuery]) -> list[f.Fault]:
+def list_faults(call: Call, given: Parameters[q.PageQuery]) -> list[f.Fault]:
     """In the order in which they were added, including faults that are used up."""
 
     def place(account: FaultAccount) -> Place:

@@ -23,7 +23,7 @@ from forewarn.control.http.access.authorization import token_valid
 from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import ProblemError, RefusedError, parse_enum
 from forewarn.control.http.operation import route
-from forewarn.control.http.parameters import Given
+from forewarn.control.http.parameters import Parameters
 from forewarn.control.http.problems import BY_NAME, MEDIA_TYPE, problem_of
 from forewarn.control.http.responses import ENDLESS
 from forewarn.control.operations import feed as operations
@@ -54,7 +54,7 @@ _encode = msgspec.json.Encoder().encode
 
 @route(operations.FOLLOW_FEED, media_type=EVENT_STREAM)
 async def follow_feed(
-    request: Request[Any, Any, Any], call: Call, given: Given[q.FeedQuery]
+    request: Request[Any, Any, Any], call: Call, given: Parameters[q.FeedQuery]
 ) -> Stream:
     """The first message is a `hello`; then there is a `change` for each commit, with the number of
     the commit as its id. The header `Last-Event-ID` takes precedence over `after`. See
@@ -83,7 +83,7 @@ async def follow_feed(
 
 
 @route(operations.GET_CHANGES)
-async def get_changes(call: Call, given: Given[q.ChangesQuery]) -> f.ChangesPage:
+async def get_changes(call: Call, given: Parameters[q.ChangesQuery]) -> f.ChangesPage:
     """Pass `next` of the response as `after` of the next request. Without `after`, the response has
     no commits, and `next` is the newest commit."""
     after, keep = given.after, _filter(call, given.group, given.what)

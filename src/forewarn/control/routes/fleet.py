@@ -17,7 +17,7 @@ from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import RefusedError, unwrap
 from forewarn.control.http.operation import route
-from forewarn.control.http.parameters import Given, Name
+from forewarn.control.http.parameters import Name, Parameters
 from forewarn.control.http.preconditions import bytes_tag, fleet_tag
 from forewarn.control.http.requests import arguments
 from forewarn.control.operations import fleet as operations
@@ -60,7 +60,7 @@ def snapshot() -> tuple[dict[str, Group], dict[str, Host], dict[str, Maintenance
 
 @route(operations.PUT_FLEET, request_max_body_size=MAX_FLEET_BYTES)
 async def put_fleet(
-    call: Call, request: Request[Any, Any, Any], given: Given[q.PutFleetQuery]
+    call: Call, request: Request[Any, Any, Any], given: Parameters[q.PutFleetQuery]
 ) -> FleetDifference:
     text = await _text(request)
     # Computed before the comparison, so that If-Match detects a change in between.
@@ -111,7 +111,7 @@ def host_of(machine: str) -> str:
 
 @route(operations.PUT_GROUP, request_max_body_size=MAX_FLEET_BYTES, ignores=SHOWN_OF_GROUP)
 async def put_group(
-    call: Call, name: Name, request: Request[Any, Any, Any], given: Given[q.RemovalQuery]
+    call: Call, name: Name, request: Request[Any, Any, Any], given: Parameters[q.RemovalQuery]
 ) -> FleetDifference:
     text, addresses = await _text(request, "group"), context().fleet_apply.addresses
     change = edit.put_group(name, text, SHOWN_OF_GROUP, addresses)
@@ -119,7 +119,9 @@ async def put_group(
 
 
 @route(operations.REMOVE_GROUP)
-async def remove_group(call: Call, name: Name, given: Given[q.RemovalQuery]) -> FleetDifference:
+async def remove_group(
+    call: Call, name: Name, given: Parameters[q.RemovalQuery]
+) -> FleetDifference:
     """Unlike a deletion of machines, this is not announced to guests."""
     return await apply_change(call, edit.remove_group(name), force=given.force, remove=given.remove)
 
@@ -131,12 +133,14 @@ async def put_host(call: Call, name: Name, request: Request[Any, Any, Any]) -> F
 
 
 @route(operations.REMOVE_HOST)
-async def remove_host(call: Call, name: Name, given: Given[q.ForceQuery]) -> FleetDifference:
+async def remove_host(call: Call, name: Name, given: Parameters[q.ForceQuery]) -> FleetDifference:
     return await apply_change(call, edit.remove_host(name, host_of), force=given.force)
 
 
 @route(operations.REMOVE_MACHINE)
-async def remove_machine(call: Call, name: Name, given: Given[q.ForceQuery]) -> FleetDifference:
+async def remove_machine(
+    call: Call, name: Name, given: Parameters[q.ForceQuery]
+) -> FleetDifference:
     """Unlike `POST /v1/machines/{name}/delete`, this is not announced to guests."""
     machine_index = context().platform.machine_index
     if machine_index.machine(name) is None:
@@ -153,7 +157,7 @@ async def remove_machine(call: Call, name: Name, given: Given[q.ForceQuery]) -> 
 
 @route(operations.PUT_MACHINE, request_max_body_size=MAX_HOST_BYTES, ignores=SHOWN_OF_MACHINE)
 async def put_machine(
-    call: Call, name: Name, request: Request[Any, Any, Any], given: Given[q.ForceQuery]
+    call: Call, name: Name, request: Request[Any, Any, Any], given: Parameters[q.ForceQuery]
 ) -> FleetDifference:
     """Takes the keys of a machine in a fleet file, and `group`. What `GET` returns can be sent
     back; fields that cannot be changed are ignored. A `host` is where the machine is: what is
@@ -163,7 +167,7 @@ async def put_machine(
 
 @route(operations.PATCH_MACHINE, request_max_body_size=MAX_HOST_BYTES, ignores=SHOWN_OF_MACHINE)
 async def patch_machine(
-    call: Call, name: Name, request: Request[Any, Any, Any], given: Given[q.ForceQuery]
+    call: Call, name: Name, request: Request[Any, Any, Any], given: Parameters[q.ForceQuery]
 ) -> FleetDifference:
     """Like `PUT`, but keys that are omitted keep their values; null sets the default."""
     machine_index = context().platform.machine_index

@@ -13,7 +13,7 @@ from forewarn.control.http.errors import RefusedError, encode_in_thread, parse_s
 from forewarn.control.http.operation import route
 from forewarn.control.http.orders import group_place, in_order
 from forewarn.control.http.paging import parse_name_cursor
-from forewarn.control.http.parameters import Given, Name
+from forewarn.control.http.parameters import Name, Parameters
 from forewarn.control.http.preconditions import group_tag
 from forewarn.control.http.requests import arguments
 from forewarn.control.operations import groups as operations
@@ -41,7 +41,7 @@ def group_view(group: Group) -> s.Group:
 
 
 @route(operations.LIST_GROUPS)
-async def list_groups(call: Call, given: Given[q.GroupQuery]) -> Response[bytes]:
+async def list_groups(call: Call, given: Parameters[q.GroupQuery]) -> Response[bytes]:
     """Those that are alike in the order come by name."""
     labels, cursor = parse_selector(given.label) or (), parse_name_cursor(given.after)
     visible = [g for g in context().platform.machine_index.groups() if call.sees(g.name)]

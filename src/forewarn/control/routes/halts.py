@@ -8,7 +8,7 @@ from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import parse_selector, unwrap
 from forewarn.control.http.operation import route
 from forewarn.control.http.paging import parse_time_cursor
-from forewarn.control.http.parameters import Given, Id
+from forewarn.control.http.parameters import Id, Parameters
 from forewarn.control.operations import halts as operations
 from forewarn.control.schema import halts as h
 from forewarn.control.schema import queries as q
@@ -36,7 +36,7 @@ async def place_halt(call: Call, data: JSONBody[h.HaltRequest]) -> h.Halt:
 
 
 @route(operations.LIST_HALTS)
-async def list_halts(call: Call, given: Given[q.TimedPageQuery]) -> list[h.Halt]:
+async def list_halts(call: Call, given: Parameters[q.TimedPageQuery]) -> list[h.Halt]:
     """Ordered by age, the oldest first. A token that is limited to groups sees the halts that cover
     any of them."""
     standing = await context().halts.list(call.sees if call.limited else None)

@@ -14,7 +14,7 @@ from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.enumerations import PATTERNS
 from forewarn.control.http.errors import RefusedError, parse_enum, parse_time_or_age, unwrap
 from forewarn.control.http.operation import route
-from forewarn.control.http.parameters import Given
+from forewarn.control.http.parameters import Parameters
 from forewarn.control.operations import history as operations
 from forewarn.control.routes.events import require_visible
 from forewarn.control.schema import queries as q
@@ -50,7 +50,7 @@ async def history_query(call: CallContext, given: q.RecordsOf, **others: Any) ->
 
 
 @route(operations.GET_HISTORY)
-async def get_history(call: Call, given: Given[q.HistoryQuery]) -> HistoryPage:
+async def get_history(call: Call, given: Parameters[q.HistoryQuery]) -> HistoryPage:
     """Lists the newest records first, unless `oldest_first` or `after_seq` is given."""
     after_seq, oldest_first = given.after_seq, given.oldest_first
     if after_seq is not None and (given.before or given.after or oldest_first):
@@ -78,7 +78,7 @@ async def get_history(call: Call, given: Given[q.HistoryQuery]) -> HistoryPage:
 
 
 @route(operations.EXPORT_HISTORY, media_type=JSON_LINES)
-async def export_history(call: Call, given: Given[q.RecordsOf]) -> Stream:
+async def export_history(call: Call, given: Parameters[q.RecordsOf]) -> Stream:
     """Returns all matching records, the oldest first, one JSON object on each line."""
     records = unwrap(await context().history.export(await history_query(call, given)))
     return Stream(_lines(call, records), media_type=JSON_LINES)

@@ -24,7 +24,7 @@ from forewarn.control.http.errors import (
 from forewarn.control.http.operation import route
 from forewarn.control.http.orders import host_place, in_order
 from forewarn.control.http.paging import parse_name_cursor
-from forewarn.control.http.parameters import Given, Name
+from forewarn.control.http.parameters import Name, Parameters
 from forewarn.control.http.preconditions import host_tag
 from forewarn.control.http.requests import arguments
 from forewarn.control.operations import hosts as operations
@@ -55,7 +55,7 @@ def _bound(
 
 
 @route(operations.LIST_HOSTS)
-async def list_hosts(call: Call, given: Given[q.HostQuery]) -> Response[bytes]:
+async def list_hosts(call: Call, given: Parameters[q.HostQuery]) -> Response[bytes]:
     """Those that are alike in the order come by name."""
     labels, cursor = parse_selector(given.label) or (), parse_name_cursor(given.after)
     visible = [h for h in context().hosts.hosts() if authorization.host_visible(call, h.name)]

@@ -24,7 +24,7 @@ from forewarn.control.http.errors import (
 from forewarn.control.http.operation import route
 from forewarn.control.http.orders import by_group, machine_place
 from forewarn.control.http.paging import parse_name_cursor
-from forewarn.control.http.parameters import Given, Name
+from forewarn.control.http.parameters import Name, Parameters
 from forewarn.control.http.preconditions import machine_tag
 from forewarn.control.operations import machines as operations
 from forewarn.control.routes.groups import known_group
@@ -37,7 +37,7 @@ from forewarn.service.indexes.coverage import has
 
 
 @route(operations.LIST_MACHINES)
-async def list_machines(call: Call, given: Given[q.MachineQuery]) -> Response[bytes]:
+async def list_machines(call: Call, given: Parameters[q.MachineQuery]) -> Response[bytes]:
     """Those that are alike in the order come by name."""
     if given.group is not None:
         authorization.require_group(call, given.group)
@@ -107,7 +107,7 @@ def get_machine(call: Call, name: Name) -> s.Machine:
 
 
 @route(operations.LIST_DRIFT)
-def list_drift(call: Call, given: Given[q.PageQuery]) -> list[s.MachineDrift]:
+def list_drift(call: Call, given: Parameters[q.PageQuery]) -> list[s.MachineDrift]:
     """As the driver sees them, ordered by name. Empty unless the service compares (`inventory` in
     its settings), and on a control node that does not decide."""
     inventory = context().inventory
@@ -170,7 +170,7 @@ async def fail_machine(call: Call, name: Name, data: JSONBody[s.FailMachineReque
 
 
 @route(operations.LIST_UNKNOWN_CALLERS)
-def list_unknown_callers(call: Call, given: Given[q.PageQuery]) -> list[s.UnknownCaller]:
+def list_unknown_callers(call: Call, given: Parameters[q.PageQuery]) -> list[s.UnknownCaller]:
     """Addresses that have sent requests to the metadata endpoint and that belong to no machine, to
     one that no longer exists, or to one that is known to be on another host, ordered by address and
     host. They are kept in memory from the start of the service, at most 1,024 of them; those with

@@ -9,7 +9,7 @@ from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import RefusedError, unwrap
 from forewarn.control.http.operation import route
 from forewarn.control.http.paging import parse_name_cursor
-from forewarn.control.http.parameters import Given, Name
+from forewarn.control.http.parameters import Name, Parameters
 from forewarn.control.operations import maintenance as operations
 from forewarn.control.schema import maintenance as m
 from forewarn.control.schema import queries as q
@@ -20,7 +20,7 @@ from forewarn.service.fleet.shapes import MaintenanceEntry
 
 
 @route(operations.LIST_MAINTENANCE)
-def list_maintenance(call: Call, given: Given[q.PageQuery]) -> list[m.Maintenance]:
+def list_maintenance(call: Call, given: Parameters[q.PageQuery]) -> list[m.Maintenance]:
     """Ordered by name. Windows and blackouts of single groups are part of their policies."""
     known, after = context().configurations.all(), parse_name_cursor(given.after)
     page = call.page(known, given.limit, lambda item: (item.name,), after)

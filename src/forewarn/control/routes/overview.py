@@ -10,7 +10,7 @@ from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import RefusedError, encode_in_thread, parse_selector
 from forewarn.control.http.operation import route
-from forewarn.control.http.parameters import Given
+from forewarn.control.http.parameters import Parameters
 from forewarn.control.operations import fleet as operations
 from forewarn.control.schema import overview as s
 from forewarn.control.schema import queries as q
@@ -24,7 +24,7 @@ HOSTS = OverviewBy.HOST.value
 
 
 @route(operations.GET_OVERVIEW)
-async def get_overview(call: Call, given: Given[q.OverviewQuery]) -> Response[bytes]:
+async def get_overview(call: Call, given: Parameters[q.OverviewQuery]) -> Response[bytes]:
     """Counts the machines of each host, or of each group, by update domain; with `sums`, of all of
     them that have the same value of a label. A token that is limited to groups gets only the
     numbers of its own machines. The label selects hosts or groups."""

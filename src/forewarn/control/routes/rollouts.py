@@ -10,7 +10,7 @@ from forewarn.control.http.context import Call, context, require_known_hosts
 from forewarn.control.http.errors import RefusedError, duration_of, parse_enum, unwrap
 from forewarn.control.http.operation import route
 from forewarn.control.http.paging import parse_time_cursor
-from forewarn.control.http.parameters import Given, Id
+from forewarn.control.http.parameters import Id, Parameters
 from forewarn.control.http.preconditions import current_rollout_tag
 from forewarn.control.http.requests import arguments
 from forewarn.control.operations import rollouts as operations
@@ -26,7 +26,7 @@ from forewarn.service.rollouts.rollouts import RolloutReport
 
 
 @route(operations.LIST_ROLLOUTS)
-async def list_rollouts(call: Call, given: Given[q.RolloutQuery]) -> list[r.Rollout]:
+async def list_rollouts(call: Call, given: Parameters[q.RolloutQuery]) -> list[r.Rollout]:
     """Rollouts in progress first, then those that have ended, each the latest first."""
     visible = [
         summary
@@ -51,7 +51,7 @@ async def start_rollout(call: Call, data: JSONBody[r.RolloutRequest]) -> r.Rollo
 
 @route(operations.PLAN_ROLLOUT)
 async def plan_rollout(
-    call: Call, data: JSONBody[r.RolloutRequest], given: Given[q.PlanQuery]
+    call: Call, data: JSONBody[r.RolloutRequest], given: Parameters[q.PlanQuery]
 ) -> r.RolloutPlan:
     """Returns what the rollout would do if it were started now, with times and sums, and its steps
     in the order of their announcement."""
@@ -61,7 +61,9 @@ async def plan_rollout(
 
 
 @route(operations.GET_ROLLOUT)
-async def get_rollout(call: Call, id: Id, given: Given[q.RolloutReportQuery]) -> r.RolloutReport:
+async def get_rollout(
+    call: Call, id: Id, given: Parameters[q.RolloutReportQuery]
+) -> r.RolloutReport:
     id = await authorization.require_rollout(call, id)
     report: RolloutReport = unwrap(await context().rollouts.report(id))
     call.headers["ETag"] = await current_rollout_tag(context(), report.rollout)
@@ -70,7 +72,9 @@ async def get_rollout(call: Call, id: Id, given: Given[q.RolloutReportQuery]) ->
 
 
 @route(operations.EXPLAIN_ROLLOUT)
-async def explain_rollout(call: Call, id: Id, given: Given[q.LaneQuery]) -> r.RolloutExplanation:
+async def explain_rollout(
+    call: Call, id: Id, given: Parameters[q.LaneQuery]
+) -> r.RolloutExplanation:
     """Lanes that wait for the same reason are counted, with some examples."""
     id = await authorization.require_rollout(call, id)
     require_known_hosts()
@@ -80,7 +84,7 @@ async def explain_rollout(call: Call, id: Id, given: Given[q.LaneQuery]) -> r.Ro
 
 
 @route(operations.LIST_ROLLOUT_STEPS)
-async def list_rollout_steps(call: Call, id: Id, given: Given[q.StepQuery]) -> list[r.Step]:
+async def list_rollout_steps(call: Call, id: Id, given: Parameters[q.StepQuery]) -> list[r.Step]:
     """In the order of the rollout: by wave, then by lane."""
     id = await authorization.require_rollout(call, id)
     report: RolloutReport = unwrap(await context().rollouts.report(id))

@@ -12,7 +12,7 @@ from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import encode_in_thread
 from forewarn.control.http.operation import route
-from forewarn.control.http.parameters import Given
+from forewarn.control.http.parameters import Parameters
 from forewarn.control.operations import fleet as operations
 from forewarn.control.schema import queries as q
 from forewarn.control.schema import search as s
@@ -25,7 +25,7 @@ _ID = re.compile(r"[0-9A-F][0-9A-F-]{3,35}")  # shorter beginnings of ids are fo
 
 
 @route(operations.SEARCH)
-async def search(call: Call, given: Given[q.SearchQuery]) -> Response[bytes]:
+async def search(call: Call, given: Parameters[q.SearchQuery]) -> Response[bytes]:
     """Finds up to eight of each kind: names that begin with the text first, the shortest first. An
     id is found by its beginning, that of an event that is over only if no other event has it."""
     wanted = given.text.strip().casefold()

@@ -9,7 +9,7 @@ from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import RefusedError, parse_selector, unwrap
 from forewarn.control.http.operation import route
 from forewarn.control.http.paging import Cursor, parse_time_cursor
-from forewarn.control.http.parameters import Given, Name
+from forewarn.control.http.parameters import Name, Parameters
 from forewarn.control.http.requests import arguments
 from forewarn.control.operations import tokens as operations
 from forewarn.control.schema import queries as q
@@ -37,7 +37,7 @@ async def create_token(call: Call, data: JSONBody[t.TokenRequest]) -> t.CreatedT
 
 
 @route(operations.LIST_TOKENS)
-def list_tokens(call: Call, given: Given[q.TimedPageQuery]) -> list[t.Token]:
+def list_tokens(call: Call, given: Parameters[q.TimedPageQuery]) -> list[t.Token]:
     """Includes expired and revoked tokens. The newest is the last."""
 
     def key(token: Token) -> Cursor:

@@ -8,7 +8,7 @@ from forewarn.control.http.access.authorization import host_visible
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import encode_in_thread, parse_selector, parse_time_or_age
 from forewarn.control.http.operation import route
-from forewarn.control.http.parameters import Given
+from forewarn.control.http.parameters import Parameters
 from forewarn.control.operations import events as operations
 from forewarn.control.routes.calendar import upcoming
 from forewarn.control.routes.events import require_known, require_visible
@@ -21,7 +21,7 @@ from forewarn.core.time import HOUR
 
 
 @route(operations.GET_TONIGHT)
-async def get_tonight(call: Call, given: Given[q.TonightQuery]) -> Response[bytes]:
+async def get_tonight(call: Call, given: Parameters[q.TonightQuery]) -> Response[bytes]:
     """Announced events, what running rollouts are still to announce (as in the calendar), windows
     and blackouts, in the next 24 hours or another time. Events that start together are one
     disturbance; one that has not started begins as soon as its NotBefore and the windows allow. It

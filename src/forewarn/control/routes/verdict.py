@@ -8,7 +8,7 @@ from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import RefusedError, unwrap
 from forewarn.control.http.operation import route
-from forewarn.control.http.parameters import Given
+from forewarn.control.http.parameters import Parameters
 from forewarn.control.operations import verdict as operations
 from forewarn.control.schema import queries as q
 from forewarn.core.refusal import conflict
@@ -22,7 +22,7 @@ NOT_OBSERVING = (
 
 
 @route(operations.GET_VERDICT)
-async def get_verdict(call: Call, given: Given[q.VerdictQuery]) -> Verdict:
+async def get_verdict(call: Call, given: Parameters[q.VerdictQuery]) -> Verdict:
     """The verdict up to now, on all clients, or only on one machine or about one event."""
     verdict, machine, event = _observer().verdict(), given.machine, given.event
     if machine is not None:

@@ -226,7 +226,7 @@ def _name(config: Oidc, claims: Mapping[str, Any]) -> str:
     name = _claim(claims, config.name_claim)
     if not isinstance(name, str) or not 1 <= len(name.strip()) <= MAX_NAME:
         raise NoAccess(
-            f"the token has no name for the history: the claim {config.name_claim} must be a text"
+            f"the token has no name for the history: the claim {config.name_claim} must be a string"
             f" of 1 to {MAX_NAME} characters"
         )
     if not name.isprintable() or name != name.strip():
