@@ -35,6 +35,7 @@ class World:
         self.t, self.real = 1_800_000_000.0, 5_000.0
         self.events: dict[str, dict[str, Any]] = {}
         self.listed: set[str] = set()
+        self.incarnation = 1
         self._tells, self._says_real = events, real
         machines = {
             name: {"group": GROUP, "addresses": [f"10.0.0.{n}"], "spot": name in spot}
@@ -108,6 +109,7 @@ class World:
         del self.events[id]
 
     def _move(self, id: str, move: str) -> None:
+        self.incarnation += 1
         if not self._tells:
             return
         event = self.events[id]
@@ -142,7 +144,7 @@ class World:
             for id, event in self.events.items()
             if event["listed"] and event["type"] in known.types
         ]
-        return json.dumps({"DocumentIncarnation": len(self.lines), "Events": shown})
+        return json.dumps({"DocumentIncarnation": self.incarnation, "Events": shown})
 
     def poll(
         self,

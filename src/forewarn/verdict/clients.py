@@ -76,6 +76,7 @@ class Client:
         self.done: Stamp | None = None  # time of the last answer to a poll
         self.trouble = ""  # what was wrong with the last answer, if it was unusable
         self.faulty = False  # the last answer to a poll was changed by a fault
+        self.idle = False  # the last answer to a poll showed nothing new, so nothing is to be done
         self.documents: dict[str, ShownDocument] = {}  # the last one, by version
         self.long_requests: deque[tuple[Stamp, Stamp]] = deque(maxlen=MAX_LONG_REQUESTS)
         self.refused = 0  # answers 429 in a row
@@ -97,6 +98,7 @@ class Client:
         self._on_clock: deque[float] = deque(maxlen=MAX_INTERVALS)
         # From an answer to the next poll, by the slower clock.
         self._gaps: deque[float] = deque(maxlen=MAX_INTERVALS)
+        self._idle_gaps: deque[float] = deque(maxlen=MAX_INTERVALS)  # after answers without news
         self._versions: dict[str, int] = {}
         self._approval_versions: dict[str, int] = {}
         self._headers: dict[str, str] = {}
@@ -176,8 +178,20 @@ class Client:
 
     @property
     def gap(self) -> float | None:
-        """The median time from an answer to the next poll; None if too few are known."""
-        return statistics.median(self._gaps) if len(self._gaps) >= MIN_INTERVALS else None
+        """The time that it lets pass from an answer to the next poll; None if too few are known.
+
+        It is the median, or more if it repeatedly lets more pass while there is nothing to do.
+        """
+        if len(self._gaps) < MIN_INTERVALS:
+            return None
+        while_idle = sorted(self._idle_gaps)[-MIN_INTERVALS:]
+        repeated = while_idle[0] if len(while_idle) == MIN_INTERVALS else 0.0
+        return max(statistics.median(self._gaps), repeated)
+
+    @property
+    def longest_gap(self) -> float | None:
+        """The longest time from an answer to the next poll lately; None if too few are known."""
+        return max(self._gaps) if len(self._gaps) >= MIN_INTERVALS else None
 
     @property
     def usual_interval(self) -> float:
@@ -221,7 +235,10 @@ class Client:
         self._real.append(real)
         self._on_clock.append(on_clock)
         if not self.trouble:  # after which a client may wait longer
-            self._gaps.append(seconds_between(done, now) / polls)
+            gap = seconds_between(done, now) / polls
+            self._gaps.append(gap)
+            if self.idle:
+                self._idle_gaps.append(gap)
         self._longest = max(real, self._longest or 0.0)
 
     def _measure_rate(self, now: Stamp, polls: int) -> None:

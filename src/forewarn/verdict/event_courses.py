@@ -26,7 +26,9 @@ class MachineCourse:
         "concerned",
         "delisted",
         "disconnected",
+        "heard",
         "hiding_version",
+        "idle",
         "last_shown",
         "machine",
         "polled_over",
@@ -56,7 +58,11 @@ class MachineCourse:
         self.approved: Stamp | None = None  # when its first approval that counted was answered
         self.busy = ""  # what it was still doing when the event was carried out
         self.disconnected = False  # its node could not be reached of the event at once
-        self.backing_off = False  # it had no usable answer when the event became visible
+        # When the event became visible: the time of the last answer to a poll of the machine,
+        # whether that had shown nothing new, and whether it was of no use.
+        self.heard: Stamp | None = None
+        self.idle = False
+        self.backing_off = False
         self.uncertain_approval: float | None = (
             None  # time of an approval that may not have counted
         )

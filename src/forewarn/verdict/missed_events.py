@@ -17,7 +17,7 @@ from forewarn.verdict.clients import Client
 from forewarn.verdict.event_courses import SCHEDULED, EventCourse, MachineCourse
 from forewarn.verdict.observed import Observed
 from forewarn.verdict.rendering import length, moment
-from forewarn.verdict.rules import MIN_CHANCE
+from forewarn.verdict.rules import MIN_CHANCE, PREPARING, SILENCE, SILENT_GAPS
 from forewarn.wire.versions import DELETING
 
 
@@ -80,6 +80,10 @@ def _missed(
         return Missed("its requests were refused")
     if excuse := _excuse(client, event, course, events, until, observed.restart_seconds):
         return Missed(excuse)
+    if until.t - visible.t < MIN_CHANCE:
+        return _fell_silent(client, event, course, until) or Missed(
+            f"it was announced for less than {length(MIN_CHANCE)}"
+        )
     chance = seconds_between(visible, until)
     if silences := client.unresponsive_before(until):
         if any(silence.unanswered for silence in silences):
@@ -125,6 +129,17 @@ def _stopped(client: Client, event: EventCourse, until: Stamp) -> Missed | None:
     return Missed("", "stopped-polling", message, asked.t)
 
 
+def _fell_silent(
+    client: Client, event: EventCourse, course: MachineCourse, until: Stamp
+) -> Missed | None:
+    """Return that a client has stopped polling, if it was silent for so long before an event of
+    short notice started that it must have stopped before the event was announced."""
+    if course.heard is None or client.longest_gap is None:
+        return None
+    least = max(SILENCE if course.idle else PREPARING, SILENT_GAPS * client.longest_gap)
+    return _stopped(client, event, until) if seconds_between(course.heard, until) >= least else None
+
+
 def _excuse(
     client: Client,
     event: EventCourse,
@@ -160,6 +175,4 @@ def _excuse(
         return "another event disturbed its machine"
     if event.interrupted:
         return "the service was down, or its clock was stepped"
-    if until.t - visible.t < MIN_CHANCE:
-        return f"it was announced for less than {length(MIN_CHANCE)}"
     return ""

@@ -235,8 +235,12 @@ class Observer:
         if event.visible is now:
             for course in event.machine_courses.values():
                 client = self._observed.clients.get(course.machine)
-                course.polls_visible = client.polls if client else 0
-                course.backing_off = bool(client and (client.trouble or client.away))
+                if client is None:
+                    course.polls_visible = 0
+                    continue
+                course.polls_visible, course.heard = client.polls, client.done
+                course.idle = client.idle
+                course.backing_off = bool(client.trouble or client.away)
         if event.over is now:
             self._observed.end_event(event)
 
@@ -280,6 +284,7 @@ class Observer:
         if document is None:
             return
         before = client.documents.get(request.version)
+        client.idle = before is document
         if before is not document:
             self._record_sightings(client, request, document)
             if not request.fault:

@@ -16,6 +16,9 @@ WRONG = "wrong"
 NOTE = "note"
 
 MIN_CHANCE = 5.0  # seconds, of both clocks, in which every polling client should have polled once
+SILENCE = 2.5  # seconds, and times its longest gap, without a poll of a client that had nothing
+SILENT_GAPS = 3  # to do, after which it has stopped, however short the notice was
+PREPARING = 15.0  # the same in seconds after news, for which it may have been preparing
 MAX_INTERVAL = (
     15.0  # seconds between two polls; more are too many for a Preempt with its 30 s of notice
 )

@@ -28,6 +28,29 @@ def test_polling_every_minute_is_too_seldom_where_a_preempt_came() -> None:
     assert {one.rule for one in world.verdict().wrong} == {"polls-too-seldom"}
 
 
+@pytest.mark.parametrize(("longest", "expected"), [(60, {"polls-too-seldom"}), (8, set())])
+def test_backing_off_while_nothing_happens_is_polling_too_seldom(
+    longest: int, expected: set[str]
+) -> None:
+    world = World(spot=("web_0",))
+    for n in range(7):
+        world.poll()
+        world.wait(min(2**n, longest))
+    world.poll()
+    assert rules(world.verdict()) == expected
+
+
+def test_a_client_that_prepares_for_long_does_not_poll_too_seldom() -> None:
+    world = World(spot=("web_0",))
+    world.poll_for(10)
+    for n in range(4):
+        world.raise_("Reboot", f"web_{n % 2}")
+        world.poll()
+        world.wait(20)
+        world.poll_for(3)
+    assert rules(world.verdict()) == set()
+
+
 def test_polls_that_a_recorder_left_out_count() -> None:
     world = World(spot=("web_0",))
     world.poll()
@@ -389,6 +412,67 @@ def test_a_client_that_stopped_polling_is_distinguished_from_a_late_one() -> Non
     (complaint,) = world.verdict().complaints
     assert (complaint.rule, complaint.event) == ("stopped-polling", id)
     assert re.search("since 2027-01-15 08:00:04Z,.*Preempt 00000000", complaint.message)
+
+
+@pytest.mark.parametrize(
+    ("every", "silent", "notice", "expected"),
+    [
+        (0.2, 0, 3, {"stopped-polling"}),
+        (1, 0, 3, {"stopped-polling"}),
+        (1, 3, 0.5, {"stopped-polling"}),
+        (0.02, 1, 0.5, set()),
+        (1, 1, 0.5, set()),
+        (4, 3, 3, set()),
+    ],
+)
+def test_a_client_whose_event_is_announced_briefly_is_known_by_its_silence_before(
+    every: float, silent: float, notice: float, expected: set[str]
+) -> None:
+    world = World(speed=30 / notice)
+    world.poll_for(5 * every, every=every)
+    world.wait(silent)
+    id = world.raise_("Preempt", "web_0", notice=notice)
+    world.wait(notice)
+    world.wait(LASTS)
+    assert rules(world.verdict()) == expected
+    if not expected:
+        assert "announced for less than" in world.verdict().course("web_0", id).excuse
+
+
+def test_a_client_that_was_silent_during_a_brief_announcement_and_polls_again_is_excused() -> None:
+    world = World(speed=10)
+    world.poll_for(5, every=0.2)
+    world.raise_("Reboot", "web_0", notice=3)
+    world.wait(3)
+    world.wait(0.2)
+    world.poll()
+    assert rules(world.verdict()) == set()
+
+
+def test_backing_off_is_not_silence_before_a_brief_announcement() -> None:
+    world = World(speed=10)
+    for interval in (0.5, 0.5, 1, 2, 4):
+        world.poll()
+        world.wait(interval)
+    world.poll()
+    world.wait(7)
+    world.raise_("Preempt", "web_0", notice=3)
+    world.wait(3)
+    assert rules(world.verdict()) == set()
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(8, set()), (20, {"stopped-polling"})])
+def test_a_client_that_may_be_preparing_is_not_silent_yet(
+    seconds: float, expected: set[str]
+) -> None:
+    world = World(speed=10)
+    world.poll_for(5, every=0.2)
+    world.raise_("Reboot", "web_0", notice=90)
+    world.poll()
+    world.wait(seconds)
+    world.raise_("Preempt", "web_0", notice=3)
+    world.wait(3)
+    assert rules(world.verdict()) == expected
 
 
 @pytest.mark.parametrize(("speed", "rules_broken"), [(1.0, set()), (60.0, {"stopped-polling"})])
