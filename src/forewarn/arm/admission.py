@@ -12,11 +12,10 @@ from forewarn.control.http.access.authorization import limit_text
 from forewarn.control.http.context import LOCAL, Caller, Context
 from forewarn.core.access import local
 from forewarn.service.access.access_tokens import AccessTokenExpired
-from forewarn.service.access.machine_tokens import ROLE, MachineTokenInvalid
+from forewarn.service.access.machine_tokens import ROLE, TENANT, MachineTokenInvalid
 from forewarn.service.access.oidc import is_token
 from forewarn.support.azure_names import RESOURCE_MANAGER
 
-TENANT = "6f0a3c1e-2f4b-5c8d-9e7a-0d1b2c3f4a5e"  # there is one
 # What clients call this API if they ask for a token, beside its address.
 AUDIENCES = tuple(f"https://{name}" for name in RESOURCE_MANAGER)
 ENDED = (

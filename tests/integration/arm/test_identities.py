@@ -75,6 +75,10 @@ def test_an_answer_has_the_form_that_sdks_read(service: Service) -> None:
     assert int(body["expires_on"]) - int(body["not_before"]) == ACCESS_LIFE + LEEWAY
     assert body["expires_in"] == str(ACCESS_LIFE)
     assert answer.headers["cache-control"] == "no-store"
+    jwt = pytest.importorskip("jwt")
+    [tenant] = call(service, body["access_token"], "/tenants").json()["value"]
+    claims = jwt.decode(body["access_token"], options={"verify_signature": False})
+    assert claims["tid"] == tenant["tenantId"]
 
 
 def test_a_token_expires(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from forewarn.arm.admission import TENANT
 from forewarn.core.access import Role
 from forewarn.service.access import access_tokens
+from forewarn.service.access.machine_tokens import TENANT
 from forewarn.testing import Service
 from forewarn.testing.kit.inprocess import Response
 from helpers.arm import COMPUTE, HOST, SUBSCRIPTION, Arm, anonymous, code, message

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from forewarn.arm.admission import TENANT, from_refusal
+from forewarn.arm.admission import from_refusal
 from forewarn.arm.errors import ArmError
 from forewarn.arm.request import Answer, Request, fields
 from forewarn.arm.routing import Handler, route
@@ -16,6 +16,7 @@ from forewarn.core import Refused
 from forewarn.core.access import local
 from forewarn.core.time import SECOND
 from forewarn.service.access.access_tokens import ACCESS_LIFE, unverified
+from forewarn.service.access.machine_tokens import TENANT
 from forewarn.store.port import StoreFailed
 from forewarn.support import guard
 

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from forewarn.arm import inventory as i
-from forewarn.arm.admission import TENANT
 from forewarn.arm.errors import ArmError
 from forewarn.arm.kusto.parser import Query, parse
 from forewarn.arm.kusto.rows import KustoError, Row, Rows, Value
@@ -22,6 +21,7 @@ from forewarn.arm.routes.resources import Resource, resources_at
 from forewarn.arm.routing import route
 from forewarn.control.views import azure
 from forewarn.core import Event, Group, Time
+from forewarn.service.access.machine_tokens import TENANT
 from forewarn.service.access.secret import hidden
 from forewarn.support import guard
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from forewarn.arm.admission import TENANT
 from forewarn.arm.errors import ArmError
 from forewarn.arm.inventory import Inventory
 from forewarn.arm.options import FILTER, PAGED, Field, predicate
@@ -12,6 +11,7 @@ from forewarn.arm.paging import page
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import RESOURCE_GROUP, SUBSCRIPTION, route
 from forewarn.control.views.azure import DEFAULT_SUBSCRIPTION
+from forewarn.service.access.machine_tokens import TENANT
 
 
 @route("GET", "/tenants")
