@@ -46,7 +46,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Freeze, Reboot, Redeploy, Preempt, Terminate, or a type that came later."""
 
     status: AnyEventStatus
-    """Scheduled, or Started once the impact has begun."""
+    """Scheduled, Started once the impact has begun, or a status that came later, which counts as
+    Started."""
 
     resources: tuple[str, ...] = ()
     """The names of the machines that the event affects. See `affects`."""

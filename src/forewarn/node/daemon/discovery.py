@@ -71,7 +71,8 @@ def find() -> str:
     """Return the URL of the control API, if exactly one service runs on this machine. Services in
     this network namespace come first: the same URL is another service in another one."""
     network, notes = _network(), running()
-    notes = [note for note in notes if note.network in ("", network)] or notes
+    here = [note for note in notes if note.network in ("", network)]
+    notes = here or notes
     if not notes:
         raise NotFound(
             "no service runs on this machine; start one with 'forewarn dev',"
@@ -82,6 +83,9 @@ def find() -> str:
         raise NotFound(
             f"several services run on this machine; choose one with --url or FOREWARN_URL:"
             f" {services}"
+            if here
+            else "several services run in other network namespaces; run the command in that of one"
+            f" (nsenter --net --target PID): {services}"
         )
     return notes[0].control
 

@@ -74,6 +74,14 @@ def test_a_service_in_another_network_namespace_is_not_mistaken_for_one_here(own
         assert find() == "http://here"
 
 
+def test_services_in_other_network_namespaces_are_chosen_by_going_there(own: Path) -> None:
+    for pid, network in ((os.getppid(), "net:[1]"), (os.getpid(), "net:[2]")):
+        content = msgspec.json.encode(Note(pid, "http://guests", "http://control", network))
+        (own / f"system/{pid}.json").write_bytes(content)
+    with pytest.raises(NotFound, match="nsenter"):
+        find()
+
+
 def test_several_services_are_refused_without_a_choice(own: Path) -> None:
     left = own / f"system/{os.getppid()}.json"
     left.write_bytes(msgspec.json.encode(Note(os.getppid(), "http://guests", "http://other")))
