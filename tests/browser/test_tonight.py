@@ -31,7 +31,8 @@ NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)
 @pytest.fixture
 def service() -> Iterator[Service]:
     with Service(FLEET, sockets=True, start=NOON) as service:
-        service.document("sql-0")
+        for machine in ("sql-0", "web_1"):
+            service.document(machine)
         service.schedule("Reboot", "web_0", duration=600)
         service.schedule("Redeploy", "sql-0", notice="2h", duration=60)
         yield service

@@ -159,6 +159,7 @@ declare namespace api {
     description: string;
     ticket: string;
     not_approved: Array<string>;
+    approved: boolean;
     not_shown: number | null;
     not_shown_names: Array<string>;
   }

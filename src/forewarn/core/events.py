@@ -257,6 +257,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.started_at + (self.duration * SECOND if known else ASSUMED_DURATION)
 
     @property
+    def held(self) -> bool:
+        """Has an operator to decide, because it is unknown whether it was carried out?"""
+        return self.attempt is not None and self.attempt.stuck and not self.status.over
+
+    @property
     def relocates(self) -> bool:
         """Are its machines on another host afterwards?"""
         return self.moves or self.traits.relocates

@@ -54,6 +54,11 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
                 return event
         return None
 
+    def lacks_approval(self, event: Event) -> bool:
+        """Could machines of the group approve an event, and none has? While the group is not
+        enabled, it is not asked."""
+        return self.enabled and event.status is Status.SCHEDULED and event.approved is None
+
     @property
     def alive(self) -> frozenset[str]:
         """The names of the machines that have not been evicted or deleted."""

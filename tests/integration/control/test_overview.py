@@ -11,6 +11,8 @@ import msgspec
 import pytest
 
 from forewarn.core.access import Role
+from forewarn.drivers.port import Observed, Performed, Task, Unknown
+from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.service.indexes import overview
 from forewarn.service.indexes.overview import StateCounts, Table, count
 from forewarn.testing import Service
@@ -81,13 +83,27 @@ def test_machines_are_counted_by_what_happens_to_them(service: Service) -> None:
     assert table(rows(service, "by=group"))["web"][1] == StateCounts(silent=1)
 
 
-def test_an_event_that_is_due_and_does_not_start_is_held(service: Service) -> None:
-    service.get("web_0")
-    service.schedule("Reboot", "web_0")
-    assert ask(service, "POST", "/v1/halts", {"note": "stop"}).status in (200, 201)
-    assert table(rows(service, "by=host"))["h1"][0] == StateCounts(scheduled=1)
-    service.clock.advance("20m")
-    assert table(rows(service, "by=host"))["h1"][0] == StateCounts(held=1)
+def test_what_waits_for_an_operator_is_held_and_what_waits_otherwise_is_not() -> None:
+    class Unclear(SimulatedDriver):
+        repeatable = False
+
+        async def perform(self, task: Task) -> Performed:
+            return Unknown("")
+
+        async def observe(self, task: Task) -> Observed:
+            return Unknown("")
+
+    driver = Unclear(ImpactJournal(), paced=lambda duration: duration)
+    with Service(FLEET, sockets=True, driver=driver) as service:
+        service.get("web_0")
+        event = service.schedule("Reboot", "web_0")
+        halt = ask(service, "POST", "/v1/halts", {"note": "stop"}).body["id"]
+        service.clock.advance("20m")
+        assert table(rows(service, "by=host"))["h1"][0] == StateCounts(scheduled=1)
+        assert ask(service, "POST", f"/v1/halts/{halt}/release", {}).status == 200
+        assert table(rows(service, "by=host"))["h1"][0] == StateCounts(held=1)
+        assert ask(service, "GET", f"/v1/events/{event.id}").body["held"]
+        assert ask(service, "GET", "/v1/status").body["problems"][0]["kind"] == "held"
 
 
 def test_rows_are_selected_by_label_and_show_the_state_of_hosts(service: Service) -> None:

@@ -77,18 +77,23 @@ def test_rows_are_hosts_groups_or_values_of_a_label(service: Service) -> None:
 
 
 def test_the_page_names_who_has_not_approved_and_who_was_never_shown(service: Service) -> None:
+    service.document("web_0")
     assert ask(service, "POST", "/v1/hosts/h2/maintain", {"mode": "Reboot"}).status == 200
     (joint,) = tonight(service)["disturbances"]
     assert (joint["host"], joint["machines"], len(joint["events"])) == ("h2", 2, 2)
     assert sorted(joint["groups"]) == ["sql", "web"]
-    assert sorted(joint["not_approved"]) == ["sql", "web"]
+    assert joint["not_approved"] == ["web"]  # nobody asks sql, which is not enabled
     assert sorted(joint["not_shown_names"]) == ["db", "web_1"]
     rows = {row["name"]: row for row in tonight(service, "by=group")["rows"]}
-    assert {name: row["not_approved"] for name, row in rows.items()} == {
-        "sql": ["sql"],
+    assert {name: row.get("not_approved") for name, row in rows.items()} == {
+        "sql": None,
         "web": ["web"],
     }
+    holds = ask(service, "GET", f"/v1/events/{joint['events'][0]}/explain").body["holds"]
+    (missing,) = (hold["waits_for"] for hold in holds if hold["kind"] == "joint")
+    assert missing == [event.id for event in service.events if event.group == "web"]
     service.document("db")
+    assert sorted(tonight(service)["disturbances"][0]["not_approved"]) == ["sql", "web"]
     answer = tonight(service)
     assert answer["not_shown"] == 1
     assert answer["disturbances"][0]["not_shown_names"] == ["web_1"]
@@ -98,6 +103,10 @@ def test_the_page_names_who_has_not_approved_and_who_was_never_shown(service: Se
     assert tonight(service)["rows"][0]["not_approved"] == ["web"]
     groups = {row["name"]: row.get("not_approved") for row in tonight(service, "by=group")["rows"]}
     assert groups == {"sql": None, "web": ["web"]}
+    assert "approved" not in tonight(service)["disturbances"][0]
+    assert ask(service, "POST", f"/v1/events/{joint['events'][0]}/approve").status == 200
+    assert ask(service, "POST", f"/v1/events/{joint['events'][1]}/approve").status in (200, 409)
+    assert tonight(service)["disturbances"][0]["approved"] is True
 
 
 def test_what_a_rollout_is_still_to_announce_is_planned(service: Service) -> None:
@@ -152,6 +161,7 @@ def test_windows_and_blackouts_of_groups_and_of_the_fleet_are_listed(service: Se
 
 
 def test_a_tenant_sees_what_concerns_its_own_machines_alone(service: Service) -> None:
+    service.document("db")
     assert ask(service, "POST", "/v1/hosts/h2/maintain", {"mode": "Reboot"}).status == 200
     service.schedule("Reboot", "web_0")
     rollout = {"type": "Reboot", "groups": ["web"], "notice": 1800}
@@ -176,6 +186,7 @@ def test_the_command_prints_it_as_a_table(service: Service) -> None:
         assert result.exit_code == 0, result.output
         return result.output
 
+    service.document("web_1")
     assert "nothing is going to be disturbed" in run()
     service.schedule("Reboot", "web_0", duration=60)
     row = next(line for line in run("--sums", "rack").splitlines() if line.startswith("r1"))

@@ -17,7 +17,7 @@ class MachineCounts(msgspec.Struct, kw_only=True, omit_defaults=True):
     that applies. Numbers that are 0 are left out."""
 
     gone: Annotated[int, doc("Evicted or deleted.")] = 0
-    held: Annotated[int, doc("An event could start, or go on, but something holds it.")] = 0
+    held: Annotated[int, doc("An event waits for an operator: its outcome is not known.")] = 0
     started: Annotated[int, doc("An event has started.")] = 0
     scheduled: Annotated[int, doc("An event is announced.")] = 0
     silent: Annotated[int, doc("Has not asked for its events in the last hour, or never.")] = 0

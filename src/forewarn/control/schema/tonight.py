@@ -30,8 +30,12 @@ class Disturbance(msgspec.Struct, kw_only=True, omit_defaults=True):
     description: Annotated[str, doc("Description of the event or rollout.")] = ""
     ticket: w.Ticket = ""
     not_approved: Annotated[
-        list[str], doc("Groups that have not approved it, if it has not started.")
+        list[str],
+        doc("Groups that could approve it and have not; those not enabled are not asked."),
     ] = []
+    approved: Annotated[
+        bool, doc("Whether it waits for no notice, because all these groups have approved it.")
+    ] = False
     not_shown: Annotated[
         int | None,
         doc("Number of its machines that were never shown it; null: not known here, or planned."),

@@ -188,7 +188,7 @@ def _event(shape: type[E], event: Event, **others: Any) -> E:
         joint=event.joint.id if event.joint else "",
         ready=[readiness.machine for readiness in event.ready],
         waits_for=[] if event.waiting is None or over else list(event.waiting.machines),
-        held=attempt.note if attempt is not None and attempt.stuck else "",
+        held=(attempt.note or "its outcome is not known") if attempt and event.held else "",
         targets={} if attempt is None or over else attempt.targets,
         **others,
     )

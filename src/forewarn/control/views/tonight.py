@@ -11,6 +11,7 @@ import msgspec
 from forewarn.control.schema import tonight as s
 from forewarn.core import Event, Group, Status, Time, World
 from forewarn.core.deciding.configurations import configurations_of
+from forewarn.core.deciding.joint import approved
 from forewarn.core.rollouts.model import caused
 from forewarn.core.rollouts.outlook import PlannedSteps
 from forewarn.core.time import SECOND
@@ -121,7 +122,8 @@ def _announced(events: Sequence[Event], fleet: Fleet, now: World) -> Iterator[_I
         rollout=caused(first.cause) or "",
         description=first.description,
         ticket=first.ticket,
-        not_approved=[e.group for e in events if e.approved is None and started is None],
+        not_approved=[e.group for e in events if fleet.groups[e.group].lacks_approval(e)],
+        approved=started is None and approved(fleet.groups, {e.group: e for e in events}),
         not_shown=None if fleet.shown is None else len(not_shown),
         not_shown_names=[*not_shown[:MAX_NAMES]],
     )

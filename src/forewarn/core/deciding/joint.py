@@ -161,8 +161,8 @@ def agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: World)
 
 def approved(groups: Mapping[str, Group], active: Mapping[str, Event]) -> bool:
     """Have all enabled groups, and at least one group, approved?"""
-    votes = [e.approved is not None for n, e in active.items() if e.approved or groups[n].enabled]
-    return bool(votes) and all(votes)
+    missing = any(groups[name].lacks_approval(event) for name, event in active.items())
+    return not missing and any(event.approved for event in active.values())
 
 
 def movable_joints(group: Group, now: World) -> dict[str, Joint]:
@@ -305,7 +305,7 @@ def _not_warned(machines: Sequence[str], active: Mapping[str, Event]) -> Hold:
 
 def _not_agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: World) -> Hold:
     first = next(iter(active.values()))
-    unapproved = [n for n, e in active.items() if groups[n].enabled and e.approved is None]
+    unapproved = [name for name, event in active.items() if groups[name].lacks_approval(event)]
     missing, whose = (
         f"group {listing(unapproved)}",
         f"that has not approved ({listing(unapproved)})",

@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "../html.js";
 import { Link } from "../router.js";
+import { grouped } from "./text.js";
 
 /** @type {("held" | "started" | "scheduled" | "silent" | "quiet" | "gone")[]} */
 export const STATES = ["held", "started", "scheduled", "silent", "quiet", "gone"];
@@ -11,7 +12,7 @@ export const ROW_STATES = ["unhealthy", "held", "started", "scheduled", "cordone
 /** @type {Record<string, string>} */
 export const MEANINGS = {
   unhealthy: "the host is degraded, has failed or is unreachable",
-  held: "an event could start, or go on, but something holds it",
+  held: "an event waits for an operator, since its outcome is not known",
   started: "an event is under way",
   scheduled: "an event is announced",
   cordoned: "the host is cordoned",
@@ -88,7 +89,7 @@ function Squares({ of: { counts }, fit }) {
 }
 
 /** @param {api.RowCounts} counts */
-export const inWords = (counts) => ROW_STATES.filter((state) => counts[state]).map((state) => `${counts[state]?.toLocaleString("en")} ${state}`).join(", ");
+export const inWords = (counts) => ROW_STATES.filter((state) => counts[state]).map((state) => `${grouped(counts[state])} ${state}`).join(", ");
 
 // `to`: the address of what is in a block. Who does not see it reads the table.
 /** @param {{ blocks: Block[], to?: (name: string) => string }} props */

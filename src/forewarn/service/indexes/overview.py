@@ -2,16 +2,14 @@
 up to date by every commit from the first time that somebody asks for them, so that a picture of a
 large fleet needs no walk over its machines.
 
-Two things change without a commit. That a NotBefore passes is noticed when counts are asked for.
-That a machine falls silent, or asks again, is looked for now and then: the larger the fleet, the
-less often.
+Only that a machine falls silent, or asks again, changes without a commit: it is looked for now and
+then, the larger the fleet, the less often.
 """
 
 from __future__ import annotations
 
 import asyncio
 import enum
-import heapq
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
@@ -33,7 +31,7 @@ class MachineState(enum.Enum):
     """What happens to a machine. If several apply, the first one counts."""
 
     GONE = "gone"  # it was evicted or deleted
-    HELD = "held"  # an event could start, or go on, but something holds it
+    HELD = "held"  # an event waits for an operator, because nobody knows whether it happened
     STARTED = "started"  # an event has started
     SCHEDULED = "scheduled"  # an event is announced
     SILENT = "silent"  # it has not asked for its events in the last hour, or never
@@ -94,7 +92,6 @@ class Overview:
         self.groups: Table = {}
         self._states: dict[str, MachineState] = {}  # by machine: as it is counted
         self._indexed: dict[str, tuple[tuple[Machine, ...], tuple[Event, ...]]] = {}
-        self._deadlines: list[tuple[Time, str, str]] = []  # NotBefore, group, event: a heap
         self._looked = float("-inf")  # when polls were last looked at
         self._follows = False  # has anybody asked for the counts?
         self._refreshing = asyncio.Lock()
@@ -105,7 +102,6 @@ class Overview:
         async with self._refreshing:
             self._follows = True
             await self._load(at)
-            self._pass_deadlines(at)
             await self._look_at_polls(at)
 
     async def _load(self, at: Time) -> None:
@@ -136,20 +132,11 @@ class Overview:
                 looked_at = 0
                 await guard.pause(0)
 
-    def _pass_deadlines(self, at: Time) -> None:
-        while self._deadlines and self._deadlines[0][0] <= at:
-            not_before, name, id = heapq.heappop(self._deadlines)
-            group = self._store.groups.get(name)
-            event = group.event(id) if group else None
-            if group is not None and event is not None and event.not_before == not_before:
-                for machine in group.named(event.resources).values():
-                    self._count(machine, name, group.events, at)
-
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         if not self._follows:
             return
         if any(isinstance(put, ClockAccepted) for put in commit.puts):  # times have changed
-            for table in (self.hosts, self.groups, self._states, self._indexed, self._deadlines):
+            for table in (self.hosts, self.groups, self._states, self._indexed):
                 table.clear()
             return
         forgotten = [put.name for put in commit.puts if isinstance(put, GroupForgotten)]
@@ -166,25 +153,14 @@ class Overview:
                     self._uncount(machine, group.name)
                 concerned.update(machine.name for machine in come)
             if events is not group.events:
-                concerned |= self._changed_events(group, events)
+                for changed in replaced(events, group.events):
+                    concerned.update(name for event in changed for name in event.resources)
             if group != Group(name=group.name):  # it was not forgotten
                 self._indexed[group.name] = group.machines, group.events
             changes.append((group, concerned))
         for group, names in changes:
             for machine in group.named(names).values() if names else ():
                 self._count(machine, group.name, group.events, at)
-
-    def _changed_events(self, group: Group, before: tuple[Event, ...]) -> set[str]:
-        """Note the events of a group that have changed. Returns the machines that they name."""
-        same = {id(event) for event in before} & {id(event) for event in group.events}
-        concerned: set[str] = set()
-        for event in (*before, *group.events):
-            if id(event) not in same:
-                concerned.update(event.resources)
-        for event in group.events:
-            if id(event) not in same and event.status is Status.SCHEDULED:
-                heapq.heappush(self._deadlines, (event.not_before, group.name, event.id))
-        return concerned
 
     def _count(self, machine: Machine, group: str, events: Iterable[Event], at: Time) -> None:
         state = _state(machine, events, self._poll_index, at)
@@ -222,21 +198,13 @@ def _state(
     if machine.gone:
         return MachineState.GONE
     if own := [event for event in events if machine.name in event.resources]:
-        if any(held(event, at) for event in own):
+        if any(event.held for event in own):
             return MachineState.HELD
         if any(event.status is Status.STARTED for event in own):
             return MachineState.STARTED
         return MachineState.SCHEDULED
     listens = coverage_of(poll_index.polls(machine.name), at) is Coverage.LISTENING
     return MachineState.QUIET if listens else MachineState.SILENT
-
-
-def held(event: Event, at: Time) -> bool:
-    """Return whether something holds an event that could start, or go on."""
-    if event.attempt is not None and event.attempt.stuck:
-        return True
-    may_start = event.approved is not None or event.not_before <= at
-    return event.status is Status.SCHEDULED and may_start
 
 
 def _add(table: Table, name: str, domain: int, state: MachineState, number: int) -> None:

@@ -64,7 +64,7 @@ def of_event(event: Event, now: Time) -> Problem | None:
     """Return what is wrong with an active event."""
     name = f"{event.type.value} {event.id[:8]} of {listing(event.resources)}"
     advice = f"see 'forewarn event explain {event.id}'"
-    if event.attempt is not None and event.attempt.stuck:
+    if event.attempt is not None and event.held:
         return Problem(
             kind=ProblemKind.HELD,
             subject=event.id,

@@ -260,8 +260,7 @@ class FleetCounts:
             self._expected_ends[event.id] = event.expected_end
         else:
             self._expected_ends.pop(event.id, None)
-        stuck = event.attempt is not None and event.attempt.stuck and not event.status.over
-        (self._held.add if stuck else self._held.discard)(event.id)
+        (self._held.add if event.held else self._held.discard)(event.id)
 
     def _count(self, group: Group) -> None:
         before = self._groups.get(group.name)
