@@ -3,7 +3,7 @@ waits and why, and what needs attention."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TypeVar
 
@@ -56,22 +56,40 @@ def status(json: Json = False, url: Url = None) -> None:
 
 def _read(client: ControlClient) -> Overview:
     state = client.status()
-    events = sorted(client.events(), key=lambda event: (event.not_before, event.id))
+    events = sorted(client.events(), key=lambda e: (e.not_before, e.joint, e.group, e.id))
     rollouts = [rollout for rollout in client.rollouts() if rollout.state not in OVER]
-    now = state.clock.now
-    scheduled = [event for event in events if event.status == "Scheduled"]
-    overdue = [event for event in scheduled if event.approved or event.not_before <= now]
+    started = [event for event in events if event.status == "Started"]
+    due: list[list[s.Event]] = []
+    upcoming: list[list[s.Event]] = []
+    for together in _together(event for event in events if event.status == "Scheduled"):
+        (due if _may_start(together, state.clock.now) else upcoming).append(together)
+    reasons = [client.explain(first.id).message for first, *_ in due[:SHOWN]]
+    reasons += [""] * (len(due) - len(reasons))
     return Overview(
         url=client.url,
         service=state,
-        started=[event for event in events if event.status == "Started"],
-        next=[event for event in scheduled if event not in overdue],
+        started=started,
+        next=[event for together in upcoming for event in together],
         waiting=[
-            Waiting(event=event, reason=client.explain(event.id).message if number < SHOWN else "")
-            for number, event in enumerate(overdue)
+            Waiting(event=event, reason=reason)
+            for together, reason in zip(due, reasons, strict=True)
+            for event in together
         ],
         rollouts=rollouts,
     )
+
+
+def _together(events: Iterable[s.Event]) -> list[list[s.Event]]:
+    """Return the events that start together, in the order of the first of them."""
+    found: dict[str, list[s.Event]] = {}
+    for event in events:
+        found.setdefault(event.joint or event.id, []).append(event)
+    return [*found.values()]
+
+
+def _may_start(together: Sequence[s.Event], now: datetime) -> bool:
+    asked = [event for event in together if event.listed] or together
+    return together[0].not_before <= now or all(event.approved for event in asked)
 
 
 def _problem(problem: s.StatusProblem) -> str:
@@ -105,12 +123,15 @@ def _print(overview: Overview) -> None:
     if state.control_node and (state.control_node.term or state.control_node.role == "follows"):
         say(f"  control node: {_control_node(state.control_node)}; see 'forewarn control list'")
     say(f"  clock: {_clock(state.clock)}")
-    _section("Started", overview.started, lambda event: _started(event, now), "event list")
-    _section("Next", overview.next, lambda event: _next(event, now), "event list")
+    reasons = {item.event.id: item.reason for item in overview.waiting}
+    waiting = _together(item.event for item in overview.waiting)
+    started, upcoming = _together(overview.started), _together(overview.next)
+    _section("Started", started, lambda events: _started(events, now), "event list")
+    _section("Next", upcoming, lambda events: _next(events, now), "event list")
     _section(
         "Waiting",
-        overview.waiting,
-        lambda item: f"{_name(item.event)}: {item.reason}",
+        waiting,
+        lambda events: f"{_name(events)}: {reasons[events[0].id]}",
         "event list",
     )
     _section("Rollouts", overview.rollouts, _rollout, "rollout list")
@@ -140,21 +161,26 @@ def _section(
         say(f"  and {more} more: forewarn {command}")
 
 
-def _name(event: s.Event) -> str:
-    return f"{event.type} {event.id[:8]} of {listing(event.machines)}"
+def _name(events: Sequence[s.Event]) -> str:
+    """Name an event, or those that start together as one."""
+    first, others = events[0], len(events) - 1
+    name = f"{first.type} {first.id[:8]}"
+    if not others:
+        return f"{name} of {listing(first.machines)}"
+    return f"{name} of host {first.host}, with {counted(others, 'other event')}"
 
 
-def _started(event: s.Event, now: datetime) -> str:
-    if event.started_at is None:
-        return _name(event)
-    return (
-        f"{_name(event)}, since {time_text(event.started_at)} ({_duration(event.started_at, now)})"
-    )
+def _started(events: Sequence[s.Event], now: datetime) -> str:
+    since = events[0].started_at
+    if since is None:
+        return _name(events)
+    return f"{_name(events)}, since {time_text(since)} ({_duration(since, now)})"
 
 
-def _next(event: s.Event, now: datetime) -> str:
-    left = _duration(now, event.not_before)
-    return f"{_name(event)}, not before {time_text(event.not_before)} (in {left})"
+def _next(events: Sequence[s.Event], now: datetime) -> str:
+    not_before = events[0].not_before
+    left = _duration(now, not_before)
+    return f"{_name(events)}, not before {time_text(not_before)} (in {left})"
 
 
 def _rollout(rollout: r.Rollout) -> str:

@@ -44,6 +44,21 @@ def test_status_shows_started_next_and_held_events() -> None:
         assert [item["event"]["id"] for item in overview["waiting"]] == [second.id]
 
 
+def test_the_events_of_one_maintenance_are_one_line() -> None:
+    with Service() as service:
+        for name in ("dns", "sql", "web"):
+            service.scale_set(name, 1, hosts=["rack-1"])
+            service.document(f"{name}_0")
+        events = sorted(service.host("rack-1").maintain("Reboot"), key=lambda e: e.group)
+        upcoming = status(service).output.split("Next\n")[1].splitlines()
+        assert [line.split(",")[:2] for line in upcoming] == [
+            [f"  Reboot {events[0].id[:8]} of host rack-1", " with 2 other events"]
+        ]
+        for event in events[:-1]:
+            event.approve()
+        assert "Waiting" not in status(service).output
+
+
 def test_warnings_make_status_fail() -> None:
     with Service() as service:
         service.scale_set("web", 1, hosts=["rack-1"])
