@@ -338,6 +338,8 @@ def test_events_are_filtered(service: Service) -> None:
         ("/v1/machines?limit=1&limit=2", 400, "'limit' is given more than once"),
         ("/v1/machines?gone=null", 400, "leave it out instead"),
         ("/v1/groups?kind=heap", 400, "unknown kind of group 'heap'"),
+        ("/v1/machines?order=last_poll&after=web_0", 400, "omit it for the first page"),
+        ("/v1/hosts?node=lost", 400, "unknown node 'lost'; expected one of joined"),
         ("/v1/events?after=x", 400, "omit it for the first page"),
         ("/v1/events?order=not_before&after=0~1~A", 400, "in this order"),
         ("/v1/events?after=s~1~a~A", 400, "in this order"),

@@ -12,6 +12,7 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from forewarn.control.http.filters import NO_NODE
 from forewarn.control.http.paging import STARTS, TIMED
 from forewarn.core.access import Role
 from forewarn.core.deciding.holds import HoldKind
@@ -57,6 +58,7 @@ VALUES: Mapping[str, Any] = {
     "RowOrder": values(RowOrder),
     "RowState": values(RowState),
     "NodeState": values(NodeState),
+    "NodeFilter": [*values(NodeState), NO_NODE],
     "Coverage": values(Coverage),
     "Drift": values(DifferenceKind),
     "CoverageFilter": list(COVERAGES),

@@ -16,12 +16,14 @@ from forewarn.core.fleet import Host
 from forewarn.core.labels import Selector, labels_of, matches
 from forewarn.core.rollouts.model import caused
 from forewarn.service.indexes.events import StartKey
+from forewarn.service.platform.hosts import HostNode
 from forewarn.service.platform.platform import Platform
 from forewarn.service.rollouts.rollouts import RolloutSummary
 from forewarn.support import guard
 from forewarn.support.text import natural_key
 
 ACTIVE_AT_ONCE = 1_000  # active events that are looked at without a pause
+NO_NODE = "none"  # instead of the state of a node
 PAST_AT_ONCE = 500  # events that are over, read from the store at a time
 
 
@@ -34,18 +36,20 @@ def machines(
     given: MachineQuery,
     covered: Callable[[Machine, str], bool],
     place: Callable[[Member], Place] | None,
-    after: Place | None,
+    after: tuple[str, str] | None,
 ) -> Iterator[Member]:
-    """Yield those of the machines that match. Without a place, they are ordered by their group's
-    name, then by their own, and only the groups that are needed are looked at."""
+    """Yield the machines of a page that match, and one more if there is. Without a place, they are
+    ordered by their group's name, then by their own, and only the groups that are needed are looked
+    at."""
+    most = given.limit + 1
     if place is not None:
-        yield from in_order(_matching(members, labels, given, covered), place, after)
+        yield from in_order(_matching(members, labels, given, covered), place, after, most)
         return
     first = None if after is None else natural_key(after[0])
     for member in sorted(members, key=lambda member: natural_key(member[0].name)):
         if first is None or natural_key(member[0].name) >= first:
             found = _matching([member], labels, given, covered)
-            yield from in_order(found, by_group, after)
+            yield from in_order(found, by_group, after, most)
 
 
 def _matching(
@@ -77,10 +81,17 @@ def groups(groups: Iterable[Group], labels: Selector, given: GroupQuery) -> Iter
             yield group
 
 
-def hosts(hosts: Iterable[Host], labels: Selector, given: HostQuery) -> Iterator[Host]:
+def hosts(
+    hosts: Iterable[Host],
+    labels: Selector,
+    given: HostQuery,
+    node_of: Callable[[Host], HostNode | None],
+) -> Iterator[Host]:
     for host in hosts:
         if given.health in (None, host.health.value) and matches(labels, host.labels):
-            yield host
+            node = None if given.node is None else node_of(host)
+            if given.node in (None, NO_NODE if node is None else node.state.value):
+                yield host
 
 
 def rollouts(

@@ -1,20 +1,24 @@
 """Orders of the lists of hosts, groups and machines. The place of an item in its list is what it is
-ordered by, and its name; both are compared as people count."""
+ordered by, a number or a name, and its own name; names are compared as people count."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
+from forewarn.control.http.errors import RefusedError
+from forewarn.control.http.paging import NOT_A_CURSOR
 from forewarn.core import Group, Machine
 from forewarn.core.fleet import Health, Host
 from forewarn.service.indexes.coverage import CoverageCounts
 from forewarn.service.indexes.polls import MachinePolls
 from forewarn.support.text import natural_key
 
-LARGEST = 10**18  # what is counted is less
+NEVER = -1  # before all polls
 
-Place: TypeAlias = tuple[str, str]
+Place: TypeAlias = tuple[int | str, str]
 Member: TypeAlias = tuple[Group, Machine]
 T = TypeVar("T")
 
@@ -22,20 +26,55 @@ T = TypeVar("T")
 _HEALTHS = list(Health)  # the best first
 
 
-def in_order(items: Iterable[T], place: Callable[[T], Place], after: Place | None) -> Iterator[T]:
-    """Yield the items after a place."""
-    last = None if after is None else _key(after)
-    keyed = [(_key(place(item)), item) for item in items]
-    following = [pair for pair in keyed if last is None or pair[0] > last]
-    return (item for _, item in sorted(following, key=lambda pair: pair[0]))
+class _Placed:
+    """An item at its place. Its name is looked at only if another one is ordered by the same."""
+
+    __slots__ = ("_key", "item", "name", "value")
+
+    def __init__(self, item: Any, value: Any, name: str) -> None:
+        self.item, self.value, self.name = item, value, name
+        self._key: Any = None
+
+    def __lt__(self, other: _Placed) -> bool:
+        if self.value != other.value:
+            return bool(self.value < other.value)
+        return bool(self.key < other.key)
+
+    @property
+    def key(self) -> Any:
+        if self._key is None:
+            self._key = natural_key(self.name)
+        return self._key
 
 
-def _key(place: Place) -> tuple[Any, ...]:
-    return tuple(map(natural_key, place))
+def in_order(
+    items: Iterable[T], place: Callable[[T], Place], after: tuple[str, str] | None, most: int
+) -> list[T]:
+    """Return the first items after a place, at most so many. There may be hundreds of thousands:
+    they are neither kept nor sorted, since that holds the interpreter, also in a thread."""
+    of_name = cache(natural_key)  # of hosts, which have several machines
+    last: _Placed | None = None
+
+    def following() -> Iterator[_Placed]:
+        nonlocal last
+        for item in items:
+            value, name = place(item)
+            is_number = isinstance(value, int)
+            if after is not None and last is None:
+                before = _number(after[0]) if is_number else of_name(after[0])
+                last = _Placed(None, before, after[1])
+            placed = _Placed(item, value if is_number else of_name(value), name)
+            if last is None or last < placed:
+                yield placed
+
+    return [placed.item for placed in heapq.nsmallest(most, following())]
 
 
-def _most_first(count: int) -> str:
-    return str(LARGEST - count)
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise RefusedError(NOT_A_CURSOR) from None
 
 
 def host_place(
@@ -44,11 +83,11 @@ def host_place(
     events: Mapping[str, Collection[object]],
 ) -> Callable[[Host], Place]:
     """Return where hosts are in their list. `machines` and `events` are those on hosts, by name."""
-    value: dict[str, Callable[[Host], str]] = {
-        "name": lambda _: "",
-        "health": lambda host: _most_first(_HEALTHS.index(host.health)),
-        "machines": lambda host: _most_first(len(machines.get(host.name, ()))),
-        "events": lambda host: _most_first(len(events.get(host.name, ()))),
+    value: dict[str, Callable[[Host], int]] = {
+        "name": lambda _: 0,
+        "health": lambda host: -_HEALTHS.index(host.health),
+        "machines": lambda host: -len(machines.get(host.name, ())),
+        "events": lambda host: -len(events.get(host.name, ())),
     }
     return lambda host: (value[order](host), host.name)
 
@@ -58,14 +97,14 @@ def group_place(
 ) -> Callable[[Group], Place]:
     """Return where groups are in their list."""
 
-    def silent(group: Group) -> str:
+    def silent(group: Group) -> int:
         counts = coverage(group)
-        return _most_first(counts.silent + counts.never_polled)
+        return -(counts.silent + counts.never_polled)
 
-    value: dict[str, Callable[[Group], str]] = {
-        "name": lambda _: "",
-        "machines": lambda group: _most_first(len(group.machines)),
-        "events": lambda group: _most_first(len(group.events)),
+    value: dict[str, Callable[[Group], int]] = {
+        "name": lambda _: 0,
+        "machines": lambda group: -len(group.machines),
+        "events": lambda group: -len(group.events),
         "silent": silent,
     }
     return lambda group: (value[order](group), group.name)
@@ -84,18 +123,18 @@ def machine_place(
     the machines of a group, by name."""
     of_groups: dict[str, Mapping[str, Collection[object]]] = {}
 
-    def events(member: Member) -> str:
+    def events(member: Member) -> int:
         group, machine = member
         if group.name not in of_groups:
             of_groups[group.name] = events_of(group)
-        return _most_first(len(of_groups[group.name].get(machine.name, ())))
+        return -len(of_groups[group.name].get(machine.name, ()))
 
-    def last_poll(member: Member) -> str:
+    def last_poll(member: Member) -> int:
         found = polls(member[1].name)
-        return "" if found is None else str(found.last)
+        return NEVER if found is None else found.last
 
-    value: dict[str, Callable[[Member], str]] = {
-        "name": lambda _: "",
+    value: dict[str, Callable[[Member], int | str]] = {
+        "name": lambda _: 0,
         "host": lambda member: member[1].host,
         "events": events,
         "last_poll": last_poll,

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 _STARTS = re.compile(r"s~(-?[0-9]{1,18})~([^~]{1,200})~([0-9A-F-]{1,36})", re.ASCII)
 _TIMED = re.compile(r"([01])~(-?[0-9]{1,18})~([0-9A-F-]{1,36})", re.ASCII)
-_NOT_A_CURSOR = invalid(
+NOT_A_CURSOR = invalid(
     "after: not a cursor from the Link of a page in this order; omit it for the first page"
 )
 
@@ -43,7 +43,7 @@ def parse_time_cursor(after: str | None) -> tuple[bool, int, str] | None:
         return None
     match = _TIMED.fullmatch(after)
     if match is None:
-        raise RefusedError(_NOT_A_CURSOR)
+        raise RefusedError(NOT_A_CURSOR)
     return match[1] == "1", int(match[2]), match[3]
 
 
@@ -53,7 +53,7 @@ def parse_start_cursor(after: str | None) -> tuple[int, str, str] | None:
         return None
     match = _STARTS.fullmatch(after)
     if match is None:
-        raise RefusedError(_NOT_A_CURSOR)
+        raise RefusedError(NOT_A_CURSOR)
     return int(match[1]), match[2], match[3]
 
 

@@ -40,7 +40,8 @@ def list_faults(call: Call, given: Parameters[q.PageQuery]) -> list[f.Fault]:
     def place(account: FaultAccount) -> Place:
         return account.fault.id, ""
 
-    later = in_order(context().faults.all(), place, parse_name_cursor(given.after))
+    after = parse_name_cursor(given.after)
+    later = in_order(context().faults.all(), place, after, given.limit + 1)
     page = call.take_page(later, given.limit, place)
     return [views.fault(account) for account in page]
 

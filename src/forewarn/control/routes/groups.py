@@ -50,7 +50,9 @@ async def list_groups(call: Call, given: Parameters[q.GroupQuery]) -> Response[b
 
     def page() -> list[s.Group]:
         matching = filters.groups(visible, labels, given)
-        groups = call.take_page(in_order(matching, place, cursor), given.limit, place)
+        groups = call.take_page(
+            in_order(matching, place, cursor, given.limit + 1), given.limit, place
+        )
         return [group_view(group) for group in groups]
 
     return await encode_in_thread(page)

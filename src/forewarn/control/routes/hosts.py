@@ -65,8 +65,10 @@ async def list_hosts(call: Call, given: Parameters[q.HostQuery]) -> Response[byt
     def page() -> list[s.Host]:
         on_hosts = core.on_hosts(groups)
         place = host_place(given.order, on_hosts.machines, on_hosts.events)
-        matching = filters.hosts(visible, labels, given)
-        hosts = call.take_page(in_order(matching, place, cursor), given.limit, place)
+        matching = filters.hosts(visible, labels, given, known.node_of)
+        hosts = call.take_page(
+            in_order(matching, place, cursor, given.limit + 1), given.limit, place
+        )
         return core.hosts(hosts, on_hosts, known)
 
     return await encode_in_thread(page)

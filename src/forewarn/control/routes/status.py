@@ -6,6 +6,7 @@ that of OpenMetrics if the Accept header asks for it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -57,7 +58,7 @@ async def get_status(call: Call) -> s.Status:
         not_back = sum(machine.alive and machine.not_back is not None for machine in machines)
     else:
         counts = context().metrics.fleet_counts
-        coverage, not_back = counts.coverage(now), counts.not_back
+        coverage, not_back = await asyncio.to_thread(counts.coverage, now), counts.not_back
     hosts = [h for h in context().hosts.hosts() if authorization.host_visible(call, h.name)]
     events = started = 0
     of_events: list[Problem] = []

@@ -48,10 +48,16 @@ async def get_tonight(call: Call, given: Parameters[q.TonightQuery]) -> Response
         on_hosts = {each.name for each in found if host_visible(call, each.name)}
 
     def build() -> object:
+        disturbed = {name for event in events for name in event.resources}
+        disturbed.update(
+            name for _, steps in remaining for of in steps for name in of.step.machines
+        )
         group_of, host_of, row_of = {}, {}, {}
         for each in groups.values():
             for machine in each.machines:
                 name, on = machine.name, machine.host
+                if name not in disturbed:
+                    continue
                 if on_hosts is not None and on not in on_hosts:
                     continue
                 if host in (None, on) and matches(selector, labels_of(each, machine)):

@@ -113,6 +113,10 @@ class HostQuery(PageQuery, kw_only=True):
 
     label: Annotated[Labels | None, doc("Only hosts" + LABELS)] = None
     health: Annotated[w.HealthName | None, doc("Only hosts with this health.")] = None
+    node: Annotated[
+        Annotated[str, documented(enum="NodeFilter")] | None,
+        doc("Only hosts whose node is in this state; none: that are not expected to have a node."),
+    ] = None
     order: Annotated[
         str,
         documented(enum=["name", "health", "machines", "events"]),

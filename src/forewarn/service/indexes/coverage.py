@@ -65,7 +65,7 @@ def count(poll_index: PollIndex, machines: Iterable[Machine], now: Time) -> Cove
 
 def count_all(poll_index: PollIndex, present: int, now: Time) -> CoverageCounts:
     """Count all machines. `present` is how many there are that are not gone."""
-    return _counts(poll_index.all(), present, now)
+    return _counts(tuple(poll_index.all()), present, now)
 
 
 def _counts(polls: Collection[MachinePolls], present: int, now: Time) -> CoverageCounts:

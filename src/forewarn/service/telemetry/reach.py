@@ -88,7 +88,7 @@ def nodeless_warning(hosts: HostIndex) -> str:
         return ""
     return (
         f"guests on {counted(len(without), 'host')} are not answered, because no node has joined"
-        " there; see 'forewarn host list'"
+        " there; see 'forewarn host list --node none'"
     )
 
 
