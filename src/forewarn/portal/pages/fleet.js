@@ -9,7 +9,7 @@ import { Badge, Empty, HEALTH, loaded, Page } from "../parts/basics.js";
 import { Filters } from "../parts/filters.js";
 import { FleetMap, inWords, MEANINGS, ROW_STATES, STATES, total } from "../parts/fleet-map.js";
 import { LongTable } from "../parts/long-table.js";
-import { naturally, plural } from "../parts/text.js";
+import { grouped, naturally, plural } from "../parts/text.js";
 import { Verbs } from "../parts/verbs.js";
 
 const MOST = 1_000; // rows: the others are quieter
@@ -53,7 +53,7 @@ function Table({ rows, by, sums, open, to }) {
               ${!["unhealthy", "cordoned"].includes(row.state) && row.state}
             </span>`}</td>
         <td><${Bar} counts=${row.machines} states=${STATES} most=${row.within ? undefined : most} /></td>
-        ${STATES.map((state) => html`<td class="number">${row.machines[state]?.toLocaleString("en")}</td>`)}
+        ${STATES.map((state) => html`<td class="number">${grouped(row.machines[state])}</td>`)}
       `} />
   `;
 }
@@ -91,7 +91,7 @@ export function Fleet({ query }) {
         return html`
           <p class="quiet">${plural(total(of.machines), "machine")} ${by === "host" ? "on" : "in"} ${plural(members, by)}.</p>
           <ul class="legend sums">
-            ${ROW_STATES.filter((name) => of.counts[name]).map((name) => html`<li title=${MEANINGS[name]}><span class=${`swatch ${name}`}></span><${Link} to=${to({ state: name })}>${of.counts[name]?.toLocaleString("en")} ${name}<//></li>`)}
+            ${ROW_STATES.filter((name) => of.counts[name]).map((name) => html`<li title=${MEANINGS[name]}><span class=${`swatch ${name}`}></span><${Link} to=${to({ state: name })}>${grouped(of.counts[name])} ${name}<//></li>`)}
           </ul>
           <${FleetMap} blocks=${sums ? of.rows.map(({ name, counts }) => ({ name, counts: counts ?? {} })).sort((a, b) => naturally(a.name, b.name)) : [{ name: "", counts: of.counts }]}
             to=${sums && ((/** @type {string} */ name) => to({ sums: "", label: selectorOf(name) }))} />

@@ -10,7 +10,7 @@ import { Legend, STATES, total } from "../parts/fleet-map.js";
 import { WindowsLink } from "../parts/links.js";
 import { Members } from "../parts/machine-table.js";
 import { Latest } from "../parts/records.js";
-import { at, duration, plural } from "../parts/text.js";
+import { at, duration, grouped, plural } from "../parts/text.js";
 import { Verbs } from "../parts/verbs.js";
 
 /** @param {{ name: string }} props */
@@ -71,7 +71,7 @@ const covered = (of) =>
     [of.never_approves, "never approves", "never approve"],
   ]
     .filter(([count]) => count)
-    .map(([count, one, many]) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`)
+    .map(([count, one, many]) => `${grouped(Number(count))} ${count === 1 ? one : many}`)
     .join(", ");
 
 /** @param {{ name: string } & portal.Query} props */
@@ -86,7 +86,7 @@ export function Group({ name, query }) {
         ${!of.enabled && html`<p class="quiet">Scheduled Events are enabled for this group as soon as one of its machines asks for them.</p>`}
         <${Facts} of=${[
           ["Kind", of.kind],
-          ["Machines", `${of.machines.length.toLocaleString("en")}${of.machines.length ? `: ${covered(of.coverage)}` : ""}`],
+          ["Machines", `${grouped(of.machines.length)}${of.machines.length ? `: ${covered(of.coverage)}` : ""}`],
           ["DocumentIncarnation", String(of.incarnation)],
           ["Starts without approval", of.auto_approve.length ? `user events of type ${of.auto_approve.join(", ")}` : "no user event"],
           ["While all its machines are down", of.all_instances_down && "user events start without approval"],

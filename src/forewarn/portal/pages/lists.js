@@ -7,6 +7,7 @@ import { LABEL } from "../parts/filters.js";
 import { GroupLink, HostLink } from "../parts/links.js";
 import { List } from "../parts/list.js";
 import { MACHINE_COLUMNS, MachineTable } from "../parts/machine-table.js";
+import { grouped } from "../parts/text.js";
 
 const APPLY = " Add some with 'forewarn apply'.";
 const [MOST_MACHINES, MOST_EVENTS] = ["most machines first", "most events first"];
@@ -15,6 +16,7 @@ const [MOST_MACHINES, MOST_EVENTS] = ["most machines first", "most events first"
 const hostFilters = [
   LABEL,
   { name: "health", title: "Health", choices: { healthy: "healthy", degraded: "degraded", failed: "failed" } },
+  { name: "node", title: "Node", choices: { joined: "joined", disconnected: "disconnected", none: "none has joined" } },
   { name: "order", title: "Order", choices: { "": "by name", health: "failed first", machines: MOST_MACHINES, events: MOST_EVENTS } },
 ];
 
@@ -35,7 +37,7 @@ export const Hosts = ({ query }) => html`
           <tr key=${host.name}>
             <td><${HostLink} name=${host.name} /></td>
             <td><span class="badges"><${Badge} kind=${HEALTH[host.health]}>${host.health}<//>${host.cordoned && html`<${Badge} kind="started">cordoned<//>`}</span></td>
-            <td class="number" data-label="Machines"><${Link} to=${withQuery("/machines", { host: host.name })}>${host.machines.length.toLocaleString("en")}<//></td>
+            <td class="number" data-label="Machines"><${Link} to=${withQuery("/machines", { host: host.name })}>${grouped(host.machines.length)}<//></td>
             <td class="number" data-label="Events of the host">${host.events.length || "0"}</td>
             <td data-label="Node">${host.node?.state ?? "none"}</td>
             <td>${Object.keys(host.labels).length > 0 && html`<${Labels} of=${host.labels} />`}</td>
@@ -69,8 +71,8 @@ export const Groups = ({ query }) => html`
           <tr key=${group.name}>
             <td><${GroupLink} name=${group.name} /></td>
             <td>${group.kind}</td>
-            <td class="number" data-label="Machines"><${Link} to=${withQuery("/machines", { group: group.name })}>${group.machines.length.toLocaleString("en")}<//></td>
-            <td class="number" data-label="of which ask">${group.coverage.listening.toLocaleString("en")}</td>
+            <td class="number" data-label="Machines"><${Link} to=${withQuery("/machines", { group: group.name })}>${grouped(group.machines.length)}<//></td>
+            <td class="number" data-label="of which ask">${grouped(group.coverage.listening)}</td>
             <td class="number" data-label="Events">${group.events.length || "0"}</td>
             <td data-label="Enabled">${group.enabled ? "yes" : "no"}</td>
             <td>${[...group.windows, ...group.blackouts.map((text) => `not ${text}`)].join("; ")}</td>

@@ -8,7 +8,7 @@ import { EventTable } from "../parts/event-table.js";
 import { EventLink, GroupLink, HostLink } from "../parts/links.js";
 import { LookingBack } from "../parts/looking-back.js";
 import { Latest } from "../parts/records.js";
-import { at, plural } from "../parts/text.js";
+import { at, grouped, plural } from "../parts/text.js";
 import { Verbs } from "../parts/verbs.js";
 
 /** @type {Record<string, string>} */
@@ -60,7 +60,7 @@ export function Machine({ name }) {
           ["Fault domain", String(of.fault_domain)],
           ["Last poll", of.last_poll ? html`${at(of.last_poll)}, <${When} instant=${of.last_poll} />` : "never"],
           ["Not back", of.not_back && html`since ${at(of.not_back.since)}, when <${EventLink} id=${of.not_back.event} /> was carried out`],
-          ["Polls", of.polls > 0 && `${of.polls.toLocaleString("en")}, the last with api-version ${of.api_version}`],
+          ["Polls", of.polls > 0 && `${grouped(of.polls)}, the last with api-version ${of.api_version}`],
           ["Last approval or report", of.last_answer && at(of.last_answer)],
           ["Ignored", of.ignored_events > 0 && `${plural(of.ignored_events, "event")} that it was shown started without an approval`],
           ["Addresses", of.addresses.join(", ")],

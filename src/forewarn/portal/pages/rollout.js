@@ -8,7 +8,7 @@ import { Empty, Facts, loaded, Page, When } from "../parts/basics.js";
 import { Explanation, Hold, Until } from "../parts/explanation.js";
 import { EventLink, Several } from "../parts/links.js";
 import { Lanes, StepTable, Sums } from "../parts/steps.js";
-import { at, duration, listed, plural } from "../parts/text.js";
+import { at, duration, grouped, listed, plural } from "../parts/text.js";
 import { Verbs } from "../parts/verbs.js";
 import { RolloutState } from "./rollouts.js";
 
@@ -100,7 +100,7 @@ export function Rollout({ name: id, query }) {
       <${Page} title=${`Rollout: ${of.type} of ${of.selection}`} aside=${html`<${RolloutState} of=${of} />`}>
         <${Explained} path=${path} lane=${lane} />
         <${Verbs} kind="rollout" of=${{ ...of, lane: lane.group || lane.host }} />
-        <p class="quiet">${of.steps_done.toLocaleString("en")} of ${plural(of.steps_total, "step")} done${of.waves > 1 && !of.ended_at && `, wave ${of.wave} of ${of.waves}`}</p>
+        <p class="quiet">${grouped(of.steps_done)} of ${plural(of.steps_total, "step")} done${of.waves > 1 && !of.ended_at && `, wave ${of.wave} of ${of.waves}`}</p>
         <${Sums} counts=${of.steps_by_state} state=${state} to=${(/** @type {string} */ name) => withQuery(page, { ...lane, state: name })} />
         <${Facts} of=${[
           ["Id", html`<code>${of.id}</code>`],

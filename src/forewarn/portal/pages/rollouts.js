@@ -4,7 +4,7 @@ import { Badge, When } from "../parts/basics.js";
 import { Bar } from "../parts/bar.js";
 import { RolloutLink } from "../parts/links.js";
 import { List } from "../parts/list.js";
-import { plural } from "../parts/text.js";
+import { grouped, plural } from "../parts/text.js";
 import { Verbs } from "../parts/verbs.js";
 
 /** @type {Record<string, string>} */
@@ -21,7 +21,7 @@ export const RolloutRow = ({ of, children }) => html`
     <td>${of.selection}${of.description && html` <span class="quiet">${of.description}</span>`}</td>
     <td><${RolloutState} of=${of} /></td>
     <td>
-      ${of.steps_done.toLocaleString("en")} of ${plural(of.steps_total, "step")}
+      ${grouped(of.steps_done)} of ${plural(of.steps_total, "step")}
       <${Bar} counts=${{ done: of.steps_done, waiting: of.steps_total - of.steps_done }} states=${["done", "waiting"]} />
     </td>
     ${children}
@@ -31,7 +31,7 @@ export const RolloutRow = ({ of, children }) => html`
 /** @param {{ of: api.Rollout }} props */
 const Row = ({ of }) => html`
   <${RolloutRow} of=${of}>
-    <td class="number" data-label="Machines">${of.machines.toLocaleString("en")}</td>
+    <td class="number" data-label="Machines">${grouped(of.machines)}</td>
     <td data-label="Started"><${When} instant=${of.created_at} /> <span class="quiet">by ${of.by}</span></td>
     <td data-label="Ended">${of.ended_at && html`<${When} instant=${of.ended_at} />`}</td>
   <//>

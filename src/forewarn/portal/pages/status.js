@@ -7,7 +7,7 @@ import { Empty, Facts, loaded, Page, When } from "../parts/basics.js";
 import { EventTable, maintenances } from "../parts/event-table.js";
 import { Explained } from "../parts/explanation.js";
 import { Records } from "../parts/records.js";
-import { at, plural, shortly } from "../parts/text.js";
+import { at, grouped, plural, shortly } from "../parts/text.js";
 import { Verbs } from "../parts/verbs.js";
 import { useSession } from "../session.js";
 import { RolloutRow } from "./rollouts.js";
@@ -25,28 +25,25 @@ const DECISIONS = [
   ...["rollout-started", "rollout-paused", "rollout-resumed", "rollout-aborted", "rollout-ended"],
 ].join(",");
 
-// Where each kind of problem, and each warning, is shown: by a page, or by an answer of the API that has none.
+// The pages on which one sees and does something about a kind of problem, or a warning. Others name a command.
 /** @type {Record<string, (subject: string) => string | undefined>} */
 const PLACES = {
   held: (id) => address("events", id),
   overdue: (id) => address("events", id),
   rollout: (id) => address("rollouts", id),
   "not-back": () => "/machines?not_back=true",
-  halt: () => "/history?what=halt-placed",
   host: (name) => address("hosts", name),
   warning: (about) => WARNINGS[about],
 };
 /** @type {Record<string, string>} */
-const WARNINGS = { hosts: "/fleet?state=unhealthy", drivers: "/fleet?state=unhealthy", nodes: "/fleet?state=silent" };
-/** @type {Record<string, string>} */
-const REPORTS = { inventory: "/v1/drift", placement: "/v1/callers", notification: "/v1/notify", certificate: "/v1/status", token: "/v1/status" };
+const WARNINGS = { hosts: "/fleet?state=unhealthy", drivers: "/fleet?state=unhealthy", nodes: "/hosts?node=none" };
 
 /** @param {{ of: api.StatusProblem }} props */
 function Problem({ of }) {
   const to = PLACES[of.kind]?.(of.subject);
   return html`
     <li>
-      ${to ? html`<${Link} to=${to}>${of.message}<//>` : html`<a href=${REPORTS[of.kind === "warning" ? of.subject : of.kind] ?? "/readyz"}>${of.message}</a>`}
+      ${to ? html`<${Link} to=${to}>${of.message}<//>` : of.message}
       ${of.since && html` since ${at(of.since)}, <${When} instant=${of.since} />`}
       ${of.expires && html` at ${at(of.expires)}, <${When} instant=${of.expires} />`}
       ${of.advice && html` <span class="quiet">${of.advice}</span>`}
@@ -164,7 +161,7 @@ export function Status() {
       <${Decisions} />
       ${loaded(status, (of) => html`
         <${Facts} of=${[
-          ["Machines", `${of.machines.toLocaleString("en")} in ${plural(of.groups, "group")}`],
+          ["Machines", `${grouped(of.machines)} in ${plural(of.groups, "group")}`],
           ["Ask for their events", plural(of.coverage.listening, "machine")],
           ["Do not ask for them", of.coverage.silent + of.coverage.never_polled > 0 && html`<${Link} to="/fleet?state=silent">${plural(of.coverage.silent + of.coverage.never_polled, "machine")}<//>`],
           ["Not back after an event", of.not_back > 0 && html`<${Link} to="/machines?not_back=true">${plural(of.not_back, "machine")}<//>`],

@@ -7,7 +7,7 @@ import { Badge, Empty, loaded, Page } from "../parts/basics.js";
 import { Filters, LABEL } from "../parts/filters.js";
 import { EventLink, GroupLink, RolloutLink, Several, WindowsLink } from "../parts/links.js";
 import { LongTable } from "../parts/long-table.js";
-import { duration, listed, plural, shortly } from "../parts/text.js";
+import { duration, grouped, listed, plural, shortly } from "../parts/text.js";
 
 const [HOUR, DAY, WEEK] = [3_600_000, 86_400_000, 168]; // milliseconds, and hours
 const [TICKS, LEAST] = [8, 0.5]; // labels of the line of time, and percent of it that a mark has at least
@@ -36,7 +36,7 @@ const about = (of) => [
 ].filter(Boolean).join("; ");
 
 /** @param {api.Disturbance} of */
-const kindOf = (of) => [KINDS[of.status], of.status === "Scheduled" && !of.not_approved?.length && "approved", of.not_shown && "unseen"].filter(Boolean).join(" ");
+const kindOf = (of) => [KINDS[of.status], of.approved && "approved", of.not_shown && "unseen"].filter(Boolean).join(" ");
 
 // Where instants are on the line of time from one to another, in percent.
 /** @param {api.Tonight} of */
@@ -57,16 +57,31 @@ function lineOf({ at, begins, ends }) {
   return { x, ticks, now: Date.parse(at) > from ? x(Date.parse(at)) : null };
 }
 
-/** @typedef {{ begins: string, ends?: portal.Instant, kind: string, title: string, to?: string }} Mark */
+/** @typedef {{ begins: string, ends?: portal.Instant, kind: string, title: () => string, to?: string }} Mark */
+
+// Where marks are, in percent: those that nobody could tell from each other are one.
+/** @param {Mark[]} marks @param {(time: number) => number} x */
+function drawn(marks, x) {
+  /** @type {Map<string, Mark & { left: number, width: number, others: number }>} */
+  const places = new Map();
+  for (const mark of marks) {
+    const left = x(Date.parse(mark.begins));
+    const width = Math.max(LEAST, x(Date.parse(mark.ends ?? mark.begins)) - left);
+    const place = [mark.kind, Math.round(left / LEAST), Math.round(width / LEAST)].join();
+    const first = places.get(place);
+    if (first) first.others += 1;
+    else places.set(place, { ...mark, left, width, others: 0 });
+  }
+  return [...places.values()];
+}
 
 // One row of the calendar. `line`: of time.
 /** @param {{ marks: Mark[], line: ReturnType<typeof lineOf> }} props */
 const Strip = ({ marks, line: { x, ticks, now } }) => html`
   <svg aria-hidden="true">
     ${ticks.map(([at]) => html`<line x1=${`${at}%`} x2=${`${at}%`} y1="0" y2="100%" />`)}
-    ${marks.map(({ begins, ends, kind, title, to }) => {
-      const left = x(Date.parse(begins));
-      const mark = html`<rect class=${kind} x=${`${Math.min(left, 100 - LEAST)}%`} width=${`${Math.max(LEAST, x(Date.parse(ends ?? begins)) - left)}%`} y="15%" height="70%"><title>${title}</title></rect>`;
+    ${drawn(marks, x).map(({ left, width, kind, title, to, others }) => {
+      const mark = html`<rect class=${kind} x=${`${Math.min(left, 100 - LEAST)}%`} width=${`${width}%`} y="15%" height="70%"><title>${title()}${others > 0 && `, and ${plural(others, "other")} at the same time`}</title></rect>`;
       return to ? html`<${Link} to=${to} tabindex="-1">${mark}<//>` : mark;
     })}
     ${now !== null && html`<line class="now" x1=${`${now}%`} x2=${`${now}%`} y1="0" y2="100%" />`}
@@ -86,10 +101,10 @@ function Windows({ of, line }) {
     const groups = item.groups ?? [];
     const whom = item.name
       ? html`<${WindowsLink}>${item.name}<//> (<${Link} to=${withQuery("/machines", { label: item.select })}>${item.select || "all machines"}<//>)`
-      : html`<${Several} of=${groups} as=${GroupLink} />${more > 0 && ` and ${more.toLocaleString("en")} more`}`;
+      : html`<${Several} of=${groups} as=${GroupLink} />${more > 0 && ` and ${grouped(more)} more`}`;
     const key = [kind, item.name, ...groups, item.text].join();
     const row = rows.get(key) ?? { name: html`${kind}: ${whom}`, text: item.text, marks: [] };
-    row.marks.push({ ...item, kind, title: `${item.text}: ${shortly(item.begins)} to ${shortly(item.ends)}` });
+    row.marks.push({ ...item, kind, title: () => `${item.text}: ${shortly(item.begins)} to ${shortly(item.ends)}` });
     rows.set(key, row);
   }
   if (!rows.size) return null;
@@ -111,10 +126,10 @@ const Calendar = ({ of, line, title, to }) => html`
       const missing = row.not_approved ?? [];
       return html`
         <td>${row.name ? html`<${Link} to=${to(row.name)}>${row.name}<//>` : "none"}</td>
-        <td class="strip"><${Strip} line=${line} marks=${items.map((item) => ({ ...item, kind: kindOf(item), title: about(item), to: linkTo(item) }))} /></td>
-        <td class="number" data-label="machines">${row.machines.toLocaleString("en")}</td>
+        <td class="strip"><${Strip} line=${line} marks=${items.map((item) => ({ ...item, kind: kindOf(item), title: () => about(item), to: linkTo(item) }))} /></td>
+        <td class="number" data-label="machines">${grouped(row.machines)}</td>
         <td data-label="not approved by">${missing.length > 0 && html`<${Several} of=${missing} most=${1} count=${missing.length + (row.more_not_approved ?? 0)} as=${GroupLink} />`}</td>
-        <td class="number" data-label="never shown">${row.not_shown?.toLocaleString("en")}</td>
+        <td class="number" data-label="never shown">${grouped(row.not_shown)}</td>
       `;
     }} />
 `;
@@ -129,7 +144,7 @@ const Table = ({ of, title }) => html`
       <td class="cut" title=${about(item)}>${item.events?.length ? html`<${EventLink} id=${item.events[0]}>${nameOf(item)}<//>` : html`<${RolloutLink} id=${item.rollout ?? ""}>${nameOf(item)}<//>`}</td>
       <td><${Badge} kind=${KINDS[item.status]}>${item.status}<//></td>
       <td class="cut">${listed(item.rows, 2)}</td>
-      <td class="number" data-label="machines">${item.machines.toLocaleString("en")}</td>
+      <td class="number" data-label="machines">${grouped(item.machines)}</td>
       <td data-label="not approved by">${item.not_approved && html`<${Several} of=${item.not_approved} most=${1} as=${GroupLink} />`}</td>
       <td data-label="never shown to">${item.not_shown ? listed(item.not_shown_names ?? [], 1, item.not_shown) : ""}</td>
     `} />
@@ -138,9 +153,9 @@ const Table = ({ of, title }) => html`
 /** @param {api.Tonight} of */
 const summary = (of) => [
   `${plural(of.machines, "machine")} on ${plural(of.hosts, "host")} ${of.machines === 1 ? "is" : "are"} disturbed.`,
-  of.not_approved ? `${of.not_approved.toLocaleString("en")} of ${plural(of.announced, "announced disturbance")} ${of.not_approved === 1 ? "is" : "are"} not approved by all groups.` : "",
+  of.not_approved ? `${grouped(of.not_approved)} of ${plural(of.announced, "announced disturbance")} ${of.not_approved === 1 ? "is" : "are"} not approved by all groups.` : "",
   of.not_shown ? `${plural(of.not_shown, "machine was", "machines were")} never shown what is announced.` : "",
-  of.left_out ? `Only the first ${of.disturbances.length.toLocaleString("en")} disturbances are shown: choose a shorter time, or a part of the fleet.` : "",
+  of.left_out ? `Only the first ${grouped(of.disturbances.length)} disturbances are shown: choose a shorter time, or a part of the fleet.` : "",
 ].join(" ");
 
 const Legend = () => html`

@@ -2,6 +2,7 @@
 import { html } from "../html.js";
 import { address, Link } from "../router.js";
 import { useSession } from "../session.js";
+import { grouped } from "./text.js";
 
 /**
  * @param {string} kind
@@ -27,7 +28,7 @@ export const RolloutLink = ({ id, children }) => html`<${Link} to=${address("rol
 /** @param {{ of: string[], most?: number, count?: number, as: portal.Link }} props */
 export const Several = ({ of, most = 3, count = of.length, as }) => html`
   ${of.slice(0, most).map((name, n) => html`${n > 0 && ", "}<${as} key=${name} name=${name} id=${name} />`)}
-  ${count > most && html` <span title=${of.join(", ")}>and ${(count - most).toLocaleString("en")} more</span>`}
+  ${count > most && html` <span title=${of.join(", ")}>and ${grouped(count - most)} more</span>`}
 `;
 
 // Who did something: the name of a token, of a machine, or a rollout.

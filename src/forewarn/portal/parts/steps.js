@@ -3,7 +3,7 @@ import { html } from "../html.js";
 import { address, Link } from "../router.js";
 import { Bar, kindOf } from "./bar.js";
 import { EventLink, GroupLink, HostLink, MachineLink, Several } from "./links.js";
-import { at } from "./text.js";
+import { at, grouped } from "./text.js";
 
 export const STEP_STATES = ["done", "nothing to do", "skipped", "started", "announced", "cancelled", "waiting"];
 /** @type {Record<string, string>} */
@@ -54,7 +54,7 @@ export const Sums = ({ counts, state, to }) => html`
     ${STEP_STATES.map((name) => html`
       <li>
         <span class=${`step ${kindOf(name)}`} aria-hidden="true">${SIGNS[name]}</span>
-        ${counts[name] ? html`<${Link} to=${to(state === name ? "" : name)} aria-current=${state === name ? "true" : undefined}>${counts[name].toLocaleString("en")} ${name}<//>` : html`0 ${name}`}
+        ${counts[name] ? html`<${Link} to=${to(state === name ? "" : name)} aria-current=${state === name ? "true" : undefined}>${grouped(counts[name])} ${name}<//>` : html`0 ${name}`}
       </li>`)}
     <li><span class="step failed" aria-hidden="true">!</span>has failed</li>
   </ul>

@@ -5,6 +5,7 @@ const UNITS = [["d", 86_400], ["h", 3_600], ["min", 60], ["s", 1]];
 
 const LOCAL = new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "medium" }); // 2026-11-19 09:00:00
 const ZONE = new Intl.DateTimeFormat("en", { timeZoneName: "short" });
+const NUMBER = new Intl.NumberFormat("en");
 const DAY = new Intl.DateTimeFormat("en", { weekday: "short", day: "numeric", month: "short" });
 
 // A time in the reader's zone, and beside it in UTC, if that is another one.
@@ -16,12 +17,30 @@ function beside(date, local, length) {
   return `${local} ${zone} (${LOCAL.format(date).startsWith(day) ? "" : `${day} `}${time.slice(0, length)} UTC)`;
 }
 
-/** @param {portal.Instant} instant */
-export const at = (instant) => (instant ? beside(new Date(instant), LOCAL.format(new Date(instant)), 8) : "");
+const MOST = 5_000; // texts that are kept
+
+// A function of an instant that keeps what it has returned: formatting is what takes longest in a table of times.
+/** @param {(date: Date) => string} format */
+function kept(format) {
+  /** @type {Map<string, string>} */
+  const texts = new Map();
+  return (/** @type {portal.Instant} */ instant) => {
+    if (!instant) return "";
+    if (texts.size > MOST) texts.clear();
+    const text = texts.get(instant) ?? format(new Date(instant));
+    texts.set(instant, text);
+    return text;
+  };
+}
+
+export const at = kept((date) => beside(date, LOCAL.format(date), 8));
 
 // The same without the year and seconds: Thu, Nov 19 09:00 GMT+1 (08:00 UTC).
-/** @param {portal.Instant} instant */
-export const shortly = (instant) => (instant ? beside(new Date(instant), `${DAY.format(new Date(instant))} ${LOCAL.format(new Date(instant)).slice(11, 16)}`, 5) : "");
+export const shortly = kept((date) => beside(date, `${DAY.format(date)} ${LOCAL.format(date).slice(11, 16)}`, 5));
+
+// 12345 → "12,345"; nothing of what is not known.
+/** @param {number | null} [number] */
+export const grouped = (number) => (number === null || number === undefined ? "" : NUMBER.format(number));
 
 // A sentence of the service, in which times are in UTC, with these as above.
 /** @param {string} text */
@@ -59,13 +78,13 @@ export const naturally = (a, b) => a.localeCompare(b, "en", { numeric: true });
  * @param {number} count
  * @param {string} one
  */
-export const plural = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+export const plural = (count, one, many = `${one}s`) => `${grouped(count)} ${count === 1 ? one : many}`;
 
 // `count`: of all, if these are only the first.
 /** @param {string[]} names */
 export function listed(names, most = 3, count = names.length) {
   if (count <= most) return names.join(", ");
-  return `${names.slice(0, most).join(", ")} and ${(count - most).toLocaleString("en")} more`;
+  return `${names.slice(0, most).join(", ")} and ${grouped(count - most)} more`;
 }
 
 // "1h30m" or "90 s" → seconds; null if it is no duration.
