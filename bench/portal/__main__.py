@@ -7,6 +7,7 @@ import contextlib
 import io
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -39,6 +40,7 @@ SIZES = ((40_000, 2_000), (200_000, 10_000))  # machines and hosts
 ROUNDS, QUICK_ROUNDS = 2, 1
 EVENTS, SECONDS = 1_000, 10.0  # of a storm
 GUESTS = 50
+LONGEST_RUN = 40 * 60  # seconds, after which it ends in any case
 LOOK = 0.5  # seconds between two looks at the heap
 NOBODY = "no page"
 # Where a page is, and what is there once it shows what one has come for.
@@ -84,6 +86,8 @@ def main() -> None:
     parser.add_argument("--only", type=int, default=0, help="one size: so many machines")
     parser.add_argument("--within", type=Path, default=Path("/var/tmp"), help="on a real disk")
     options = parser.parse_args()
+    signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(LONGEST_RUN)
     try:
         sizes = [size for size in SIZES if options.only in (0, size[0])]
         if options.quick:
@@ -94,6 +98,10 @@ def main() -> None:
         sys.exit(f"bench: {failure}")
     except KeyboardInterrupt:
         sys.exit("bench: stopped")
+
+
+def _too_long(*_: object) -> None:
+    raise Failed(f"stopped after {LONGEST_RUN // 60} minutes")
 
 
 @dataclass

@@ -20,7 +20,8 @@ new PerformanceObserver((list) => {
   const durations = list.getEntries().map((task) => task.duration);
   measured.longest = Math.max(measured.longest, ...durations);
 }).observe({ type: "longtask", buffered: true });
-measured.drawn = new Promise((resolve) => {
+measured.drawn = new Promise((resolve, reject) => {
+  setTimeout(() => reject(new Error("nothing was drawn")), 60_000);
   const look = () => {
     if (document.querySelector("%s")) requestAnimationFrame(() => resolve(performance.now()));
     else requestAnimationFrame(look);
