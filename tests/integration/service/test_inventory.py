@@ -32,6 +32,12 @@ groups:
       - {name: web_0, update_domain: 0, address: 10.0.0.1, host: h1, vm_id: %s}
       - {name: web_1, update_domain: 1, address: 10.0.0.2, host: h2}
 """ % (ID := "4f1c0d7e-0000-4000-8000-000000000001")
+THIRD = "      - {name: web_2, update_domain: 1, address: 10.0.0.3, host: h2}\n"
+STANDALONE = """
+  - name: db
+    kind: standalone
+    machines: [{name: db_0, address: 10.0.0.7, host: h1}]
+"""
 RUNNING, STOPPED = MachineState.RUNNING, MachineState.STOPPED
 PAUSED, CRASHED = MachineState.PAUSED, MachineState.CRASHED
 
@@ -230,6 +236,9 @@ def test_absence_is_believed_after_two_complete_enumerations() -> None:
         of.see("h1", vm("web_9"))  # not complete
         assert "web_0" not in of.drift()
         of.see("h1", whole=True)
+        assert of.drift() == {"web_0": (DifferenceKind.MISSING, ())}
+        for _ in range(2):  # it may have gone there
+            of.see("h2", vm("web_1"), whole=True)
         await until_async(lambda: of.host_of("web_0") is None)
         assert (await of.event(planned.id)).status.over
 
@@ -246,8 +255,9 @@ def test_a_machine_that_is_still_to_be_created_is_not_removed() -> None:
         of.see("h1", vm("web_0"), whole=True)
         assert of.drift() == {}
         assert of.host_of("web_0") == "h1"
-        for _ in range(2):
+        for _ in range(3):
             of.see("h1", whole=True)
+            of.see("h2", vm("web_1"), whole=True)
         await until_async(lambda: of.host_of("web_0") is None)
 
     play(body)
@@ -264,7 +274,53 @@ def test_no_more_machines_are_removed_in_an_hour_than_one_change_may() -> None:
         of.node.fleet_apply.removal_limit = None
         await until_async(lambda: of.host_of("web_1") is None)
 
-    play(body, removal_limit=RemovalLimit(machines=1))
+    play(body, removal_limit=RemovalLimit(machines=1), fleet=parse(FLEET + THIRD))
+
+
+def test_the_last_machine_of_a_group_is_only_removed_if_it_stands_alone() -> None:
+    """The group, and what was set for it, would go with the machine."""
+
+    async def body(of: Fleet) -> None:
+        of.see_all()
+        of.see("h1", vm("db_0"))
+        of.see("h1", removed=("web_0", "db_0"))
+        await until_async(lambda: of.host_of("web_0") is of.host_of("db_0") is None)
+        of.see("h2", removed=("web_1",))
+        await until_async(lambda: "last machine" in of.problem("web_1"))
+        assert of.drift() == {"web_1": (DifferenceKind.MISSING, ())}
+        assert of.host_of("web_1") == "h2"
+
+    play(body, fleet=parse(FLEET + STANDALONE))
+
+
+def test_a_machine_may_have_gone_to_a_host_that_reports_nothing_although_it_is_connected() -> None:
+    async def body(of: Fleet) -> None:
+        of.see_all()
+        for _ in range(3):
+            of.see("h1", whole=True)  # it has left, and what watches h2 hangs
+        await until_async(lambda: "h2" in of.problem("web_0"))
+        of.see("h2", vm("web_1"), whole=True)  # which may have begun before
+        await until_async(lambda: "h2" in of.problem("web_0"))
+        of.see("h2", vm("web_1"), vm("web_0"), whole=True)
+        await until_async(lambda: of.host_of("web_0") == "h2")
+        for host, machines in (("h2", [vm("web_1")]), ("h1", [])) * 3:
+            of.see(host, *machines, whole=True)
+        await until_async(lambda: of.host_of("web_0") is None)
+
+    play(body)
+
+
+def test_what_is_left_of_a_machine_elsewhere_says_nothing_about_its_host() -> None:
+    async def body(of: Fleet) -> None:
+        of.see_all()
+        of.see("h2", vm("web_1"), vm("web_0", STOPPED))
+        of.see("h1", whole=True)
+        assert of.drift() == {}
+        of.see("h1", whole=True)
+        assert of.drift() == {"web_0": (DifferenceKind.ELSEWHERE, ("h2",))}
+        await until_async(lambda: of.host_of("web_0") == "h2")
+
+    play(body)
 
 
 def test_what_is_described_at_the_hypervisor_is_added() -> None:

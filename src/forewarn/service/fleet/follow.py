@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 
 import msgspec
 
 from forewarn.core import EventType, Refused
-from forewarn.core.fleet import Health
+from forewarn.core.fleet import GroupKind, Health
 from forewarn.drivers.port import SeenMachine
 from forewarn.service.fleet.apply import FleetApply
 from forewarn.service.fleet.edit import put_machine, remove_machine
@@ -103,7 +104,8 @@ class FollowedInventory:
         by = f"driver of {found.hosts[0] if found.hosts else found.known}"
         match found.kind:
             case DifferenceKind.ELSEWHERE:
-                if unknown := self._unknown([found.known] if found.known else []):
+                known = [found.known] if found.known else []
+                if unknown := self._unknown(known, self.sightings.reaches):
                     return f"it may still be on host {unknown}, of which nothing is known"
                 return _why(await self._platform.record_move(found.machine, found.hosts[0], by))
             case DifferenceKind.CRASHED if self._restarts:
@@ -143,8 +145,12 @@ class FollowedInventory:
     async def _remove(self, found: Difference, by: str) -> str:
         if not self.sightings.was_seen(found.machine):
             return "it was not seen on any host; if it is not to be created, delete it"
-        if unknown := self._unknown(self._store.registry.hosts):
-            return f"it may be on host {unknown}, of which nothing is known"
+        looked = functools.partial(self.sightings.has_looked, missing=found)
+        if unknown := self._unknown(self._store.registry.hosts, looked):
+            return f"it may be on host {unknown}, which was not enumerated since"
+        group = self._store.groups[found.group]
+        if len(group.machines) == 1 and group.kind is not GroupKind.STANDALONE:
+            return f"it is the last machine of group '{group.name}', which would be removed with it"
         now, limit = guard.monotonic(), self._fleet_apply.removal_limit
         while self._removed and now - self._removed[0] >= HOUR:
             self._removed.popleft()
@@ -162,9 +168,9 @@ class FollowedInventory:
             self._removed.append(now)
         return _why(done)
 
-    def _unknown(self, hosts: Iterable[str]) -> str:
-        """Return those of the hosts of which nothing is known, without those that have failed."""
-        stored, known = self._store.registry.hosts, self.sightings.reaches
+    def _unknown(self, hosts: Iterable[str], known: Callable[[str], bool]) -> str:
+        """Return those of the hosts that are not known, without those that have failed."""
+        stored = self._store.registry.hosts
         unknown = [
             host
             for host in hosts

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from typing import NamedTuple
 
 import msgspec
 
@@ -41,6 +42,16 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     since: Time = 0
 
 
+class _Absence(NamedTuple):
+    """A machine was not found on the host that it is known to be on."""
+
+    times: int  # complete enumerations without it, one after the other
+    since: int  # the number of the first of them, among those of all hosts; 0: it was removed
+
+
+REMOVED = _Absence(BELIEVED, 0)  # by somebody, from that host
+
+
 class Sightings:
     def __init__(self, machines_on: Callable[[str], Set[str]]) -> None:
         """`machines_on` returns the names of the machines that are known to be on a host."""
@@ -49,8 +60,9 @@ class Sightings:
         self._now: Callable[[], Time] | None = None  # if this process follows what is seen
         self._seen: dict[str, dict[str, SeenMachine]] = {}  # by host that is reached, by name
         self._at: dict[str, dict[str, str]] = {}  # by name and by vm_id: hosts, and the name there
-        # By host, by machine: complete enumerations without it, one after the other.
-        self._absent: dict[str, dict[str, int]] = {}
+        self._absent: dict[str, dict[str, _Absence]] = {}  # by host, by machine
+        self._enumerations = 0  # complete ones, of all hosts
+        self._enumerated: dict[str, tuple[int, int]] = {}  # by host: numbers of the last two
         self._ever: set[str] = set()  # machines of the inventory that were seen
         self._old: set[tuple[str, str]] = set()  # hosts and names: seen before the driver's word
         self._changed: set[str] = set()  # machines to be compared again
@@ -85,9 +97,12 @@ class Sightings:
         for name in absent.keys() & here:
             del absent[name]
         if seen.whole:
+            self._enumerations = number = self._enumerations + 1
+            self._enumerated[seen.host] = self._enumerated.get(seen.host, (0, 0))[1], number
             for name in self._machines_on(seen.host) - here:
-                absent[name] = absent.get(name, 0) + 1
-        absent |= dict.fromkeys(names, BELIEVED)
+                times, since = absent.get(name, (0, number))
+                absent[name] = _Absence(times + 1, since)
+        absent |= dict.fromkeys(names, REMOVED)
         self._ever.update(name for name in names if self._machines.group_of(name))
         self._changed.update(absent)
         self.all()  # now, rather than all hosts at once
@@ -99,6 +114,7 @@ class Sightings:
             for name in list(self._seen.get(host, ())):
                 self._forget(host, name)
             self._seen.pop(host, None)
+            self._enumerated.pop(host, None)
             self._changed.update(self._absent.pop(host, ()))
         self.on_change()
 
@@ -178,6 +194,13 @@ class Sightings:
         """Is it known what is on a host?"""
         return host in self._seen
 
+    def has_looked(self, host: str, missing: Difference) -> bool:
+        """Is it known that a machine that is missing is not on a host? Unless somebody has removed
+        it, the host was enumerated twice since it was missed: it may have gone there, and the first
+        of them may have begun before that."""
+        absence = self._absent.get(missing.known, {}).get(missing.machine, REMOVED)
+        return self.reaches(host) and self._enumerated.get(host, (0, 0))[0] >= absence.since
+
     def all(self) -> Mapping[str, Difference]:
         """Return the differences by machine."""
         groups: dict[str | None, set[str]] = {}
@@ -226,14 +249,12 @@ class Sightings:
         kind, there = _kind(seen, known)
         if kind is None:
             return None
-        if kind is DifferenceKind.MISSING:
-            believed = self._absent.get(known, {}).get(name, 0) >= BELIEVED
-        elif kind is DifferenceKind.ELSEWHERE:
+        absence = self._absent.get(known, {}).get(name)
+        believed = absence is not None and absence.times >= BELIEVED
+        if kind is not DifferenceKind.MISSING:
             # Where it is active, or all that is left of it, because it is not where it was.
             active = any(of.state in _ACTIVE for of in there.values())
-            believed = active or known in self._seen
-        else:
-            believed = True
+            believed = believed or active or kind is not DifferenceKind.ELSEWHERE
         old = len(there) == 1 and all((h, of.name) in self._old for h, of in there.items())
         if old or not believed:
             return None
