@@ -26,7 +26,13 @@ QUICK_MACHINES, QUICK_SECONDS = 10, 0.5
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.hostile", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="to see that it works")
-    parser.add_argument("--only", choices=[*ATTACKS, *SHAPED], help="one attack, not written down")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=[*ATTACKS, *SHAPED],
+        metavar="NAME",
+        help="these attacks, not written down",
+    )
     given = parser.parse_args(argv)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave no server behind
     try:
@@ -40,11 +46,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.exit("bench: stopped")
 
 
-def _measure(only: str | None, quick: bool, scratch: Path) -> None:
+def _measure(only: Sequence[str] | None, quick: bool, scratch: Path) -> None:
     machines, seconds = (QUICK_MACHINES, QUICK_SECONDS) if quick else (MACHINES, SECONDS)
     heading = _heading(machines, seconds)
     found: list[Beside] = []
-    for attack in ("", *((only,) if only else (*ATTACKS, *SHAPED))):
+    for attack in ("", *(only or (*ATTACKS, *SHAPED))):
         for server in SERVERS:
             found.append(measured(server, attack, machines if attack else 0, seconds, scratch))
             sys.stderr.write(f"{report.results(found[-1:]).splitlines()[-1]}\n")
