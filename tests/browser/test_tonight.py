@@ -89,6 +89,9 @@ def test_a_tenant_sees_tonight_what_is_its_own(browser: Browser, service: Servic
         page.get_by_role("button", name="Log in").click()
         expect(page.locator("main")).to_contain_text("1 machine on 1 host is disturbed.")
         expect(page.locator("main")).not_to_contain_text("sql")
+        for link in page.locator("main tbody a").all():  # and none to hosts, which it does not see
+            assert "/ui/hosts" not in str(link.get_attribute("href"))
+        expect(page.get_by_role("link", name="web", exact=True).first).to_be_visible()
         assert Api(service.control_url, shop.secret.text).get("/v1/tonight?group=sql").status == 403
         go(page, "/")  # when, why, and what they can do
         row = page.get_by_role("row").filter(has_text="web_0")

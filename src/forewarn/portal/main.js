@@ -112,7 +112,7 @@ function Portal({ session: first, onEnded }) {
     <${Follows} session=${session} />
     <${Halts} />
     <main id="content" tabindex="-1" ref=${content}>
-      ${ofFleet && html`<nav class="pages" aria-label="Fleet">${OF_FLEET.filter(([to]) => !session.limited || to !== "/maintenance").map(([to, title]) => html`<${Link} to=${to} aria-current=${`/${kind}` === to ? "page" : undefined}>${title}<//>`)}</nav>`}
+      ${ofFleet && html`<nav class="pages" aria-label="Fleet">${OF_FLEET.filter(([to]) => !(session.limited && to === "/maintenance") && !(session.role === "tenant" && to === "/hosts")).map(([to, title]) => html`<${Link} to=${to} aria-current=${`/${kind}` === to ? "page" : undefined}>${title}<//>`)}</nav>`}
       ${pageFor(address)}
     </main>
     <${Tasks} />

@@ -3,6 +3,7 @@ import { html } from "../html.js";
 import { withQuery } from "../api.js";
 import { onTelephone, useResource } from "../hooks.js";
 import { address, Link } from "../router.js";
+import { useSession } from "../session.js";
 import { Badge, Empty, loaded, Page } from "../parts/basics.js";
 import { Filters, LABEL } from "../parts/filters.js";
 import { EventLink, GroupLink, RolloutLink, Several, WindowsLink } from "../parts/links.js";
@@ -145,8 +146,8 @@ const Table = ({ of, title }) => html`
       <td><${Badge} kind=${KINDS[item.status]}>${item.status}<//></td>
       <td class="cut">${listed(item.rows, 2)}</td>
       <td class="number" data-label="machines">${grouped(item.machines)}</td>
-      <td data-label="not approved by">${item.not_approved && html`<${Several} of=${item.not_approved} most=${1} as=${GroupLink} />`}</td>
-      <td data-label="never shown to">${item.not_shown ? listed(item.not_shown_names ?? [], 1, item.not_shown) : ""}</td>
+      <td data-label="not approved by" title=${item.not_approved?.join(", ")}>${item.not_approved && html`<${Several} of=${item.not_approved} most=${1} as=${GroupLink} />`}</td>
+      <td data-label="never shown to" title=${item.not_shown_names?.join(", ")}>${item.not_shown ? listed(item.not_shown_names ?? [], 1, item.not_shown) : ""}</td>
     `} />
 `;
 
@@ -166,7 +167,8 @@ const Legend = () => html`
 
 /** @param {portal.Query} props */
 export function Tonight({ query }) {
-  const by = query.get("by") === "group" ? "group" : "host";
+  const tenant = useSession().role === "tenant"; // sees no hosts
+  const by = tenant || query.get("by") === "group" ? "group" : "host";
   const sums = query.get("sums") ?? "";
   const hours = Number(query.get("hours")) === WEEK ? WEEK : 24;
   const [label, host_label] = [query.get("label"), query.get("host_label")];
@@ -180,12 +182,12 @@ export function Tonight({ query }) {
   return html`
     <${Page} title="Tonight" aside=${html`<${Legend} />`}>
       <${Filters} page="/tonight" query=${query} of=${[
-        { name: "by", title: "Rows", choices: { "": "hosts", group: "groups" } },
+        ...(tenant ? [] : [{ name: "by", title: "Rows", choices: { "": "hosts", group: "groups" } }]),
         { name: "sums", title: "Summed by", choices: { "": "nothing", ...labels } },
         { name: "day", title: "From", day: true },
         { name: "hours", title: "For", choices: { "": "24 hours", [WEEK]: "a week" } },
         LABEL,
-        { name: "host_label", title: "On hosts", example: "rack=r1" },
+        ...(tenant ? [] : [{ name: "host_label", title: "On hosts", example: "rack=r1" }]),
         { name: "as", title: "As", choices: { "": "a calendar", table: "a table" } },
       ]} />
       ${loaded(tonight, (of) => {

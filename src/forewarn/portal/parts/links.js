@@ -12,7 +12,11 @@ const to = (kind) => ({ name }) => (name ? html`<${Link} to=${address(kind, name
 
 export const MachineLink = to("machines");
 export const GroupLink = to("groups");
-export const HostLink = to("hosts");
+const Host = to("hosts");
+
+// Tenants see nothing of a host but its name.
+/** @param {{ name?: string }} props */
+export const HostLink = ({ name }) => (useSession().role === "tenant" ? name : html`<${Host} name=${name} />`);
 
 // To maintenance configurations, which only those may see who see all groups.
 /** @param {{ children?: portal.Children }} props */
