@@ -250,8 +250,8 @@ def test_a_small_screen_is_not_scrolled_sideways(
             assert page.evaluate("document.documentElement.scrollWidth") <= width, path
             assert page.evaluate(RIBBONS) == [], path
             here = page.locator(".bar [aria-current=page]")
-            for shown in (here, page.locator("#search")):
-                assert page.evaluate(ON_TOP, shown.element_handle()), f"{path}: hidden in the header"
+            for one in (here, page.locator("#search")):
+                assert page.evaluate(ON_TOP, one.element_handle()), f"{path}: hidden in the header"
         page.get_by_role("button", name="Halt all…").click()
         expect(page.get_by_role("dialog")).to_be_in_viewport(ratio=1)
 
