@@ -139,12 +139,13 @@ class Hypervisor(Driver):
 
     async def _look(self) -> Seen:
         names, self._changed = self._changed, set()
+        before = set(self._left)
         there = await self._answer()
         found = {name: seen(name, there[name]) for name in sorted(names & there.keys())}
         gone = {name for name in names - there.keys() if self._known.pop(name, None)}
         self._known |= found
         left = gone & self._left
-        self._left -= left | {name for name, of in found.items() if of.state in ACTIVE}
+        self._left -= left | {n for n, of in found.items() if of.state in ACTIVE and n in before}
         if left:
             return await self._enumerate(gone - left)
         return Seen(host=self.host, machines=tuple(found.values()), removed=tuple(sorted(gone)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 
 from forewarn.drivers.port import DriverContext, MachineState, Seen, SeenMachine
 from forewarn.support import guard
-from forewarn_libvirt import events, watch
+from forewarn_libvirt import events, machines, watch
 from forewarn_libvirt.driver import LibvirtDriver
+from forewarn_libvirt.hosts import Hosts
 from forewarn_libvirt.options import LibvirtOptions
 from helpers.waiting import LIMIT, until_async
 
@@ -198,6 +200,35 @@ def test_a_running_domain_without_a_definition_is_not_removed(place: Place) -> N
         await until_async(lambda: place.seen.removed == ("web-0",), "its removal")
 
     place.play(body)
+
+
+def test_a_domain_that_leaves_while_it_is_looked_at_was_not_removed(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    domain = place.define("web-0")
+    domain.create()
+
+    async def body() -> None:
+        hosts = Hosts(lambda _: place.uri, place.open)
+        with ThreadPoolExecutor() as threads:
+            watching = watch.Watch("h1", hosts, dict, threads, place.note)
+        watching._connect()
+        watching._enumerate()
+        look = machines.seen
+
+        def leave(*args: Any) -> SeenMachine:
+            found = look(*args)
+            watching._note("web-0", left=True)
+            return found
+
+        with monkeypatch.context() as patch:
+            patch.setattr(machines, "seen", leave)
+            assert [machine.name for machine in watching._look({"web-0"}).machines] == ["web-0"]
+        domain.destroy()
+        domain.undefine()
+        assert watching._look({"web-0"}) == Seen(host="h1", whole=True)
+
+    asyncio.run(body())
 
 
 def test_nothing_is_reported_of_a_host_that_cannot_be_reached(place: Place) -> None:

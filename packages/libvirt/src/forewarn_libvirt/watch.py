@@ -133,6 +133,7 @@ class Watch:
     def _look(self, names: Iterable[str]) -> Seen:
         found: list[SeenMachine] = []
         gone: set[str] = set()
+        before = set(self._migrated)  # not while they are looked at
         for name in sorted(names):
             with reaching(self._host):
                 handle = self._lookup(name)
@@ -143,8 +144,7 @@ class Watch:
             elif handle is None and self._known.pop(name, None) is not None:
                 gone.add(name)
         left = gone & self._migrated
-        self._migrated -= left
-        self._migrated -= {machine.name for machine in found if _runs(machine)}
+        self._migrated -= left | (before & {machine.name for machine in found if _runs(machine)})
         removed = tuple(sorted(gone - left))
         if left:
             return msgspec.structs.replace(self._enumerate(), removed=removed)
