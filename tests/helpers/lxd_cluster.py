@@ -125,9 +125,17 @@ class Cluster:
         self.execute(*launch, "--config=security.privileged=true")
 
     def delete(self, name: str) -> None:
-        names = self.execute("lxc", "list", "--format=csv", "--columns=n").split()
-        if name in names:
-            self.execute("lxc", "delete", "--force", name)
+        """Delete an instance, if it exists. It cannot be stopped at a moment in which a start that
+        nobody has waited for is not over."""
+
+        def deleted() -> bool:
+            names = self.execute("lxc", "list", "--format=csv", "--columns=n").split()
+            if name not in names:
+                return True
+            words = self.argv("LXD_DIR=/a", "lxc", "delete", "--force", name)
+            return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+        until(deleted, f"the end of {name}")
 
     def state(self, name: str) -> tuple[str, str]:
         """Return what an instance does, and on which member."""
