@@ -302,9 +302,9 @@ class LargeScene:
         _post(self.maria, "/v1/hosts/r03-04-05/degrade", note="Failing fan")
         _post(self.maria, "/v1/hosts/r15-02-09/fail", note="Power supply")
         _post(self.maria, "/v1/hosts/r18-10-01/cordon", note="Waits for a new disk")
-        for number, machine in enumerate(service.machines):
-            if machine.host.startswith("r07") and number % 3:
-                service.document(machine)
+        for number, guest in enumerate(service.machines):
+            if guest.host.startswith("r07") and number % 3:
+                service.document(guest)
         service.clock.advance("50m")
 
 
