@@ -275,9 +275,10 @@ class LargeScene:
         groups, polled = node.store.groups.values(), node.platform.poll_index.polled
         for group in groups:
             service.document(group.machines[0].name)
-        for number, (machine, group) in enumerate((m, g) for g in groups for m in g.machines):
+        members = [(member.name, group.name) for group in groups for member in group.machines]
+        for number, (name, of) in enumerate(members):
             if number % 997:  # some do not ask
-                polled(machine.name, group.name, "2020-07-01", 1, (), node.writer.now())
+                polled(name, of, "2020-07-01", 1, (), node.writer.now())
         for number in range(IN_ROW):
             rack, host = divmod(number, HOSTS_IN_RACK)
             _post(
