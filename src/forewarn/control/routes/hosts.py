@@ -58,7 +58,7 @@ def _bound(
 async def list_hosts(call: Call, given: Parameters[q.HostQuery]) -> Response[bytes]:
     """Those that are alike in the order come by name."""
     labels, cursor = parse_selector(given.label) or (), parse_name_cursor(given.after)
-    visible = [h for h in context().hosts.hosts() if authorization.host_visible(call, h.name)]
+    visible = authorization.visible_hosts(call)
     groups = [g for g in context().platform.machine_index.groups() if call.sees(g.name)]
     known = context().hosts
 

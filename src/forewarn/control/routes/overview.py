@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 
 from litestar import Response
@@ -32,13 +33,12 @@ async def get_overview(call: Call, given: Parameters[q.OverviewQuery]) -> Respon
     row_name, names = row_names(call, given.sums, by_host=by_host)
     platform, at = context().platform, context().platform.writer.now().at
     groups = [group for group in platform.machine_index.groups() if call.sees(group.name)]
-    if call.limited:
-        of_hosts, of_groups = count(groups, platform.poll_index, at)
-    else:
-        overview = context().overview
-        await overview.refresh(at)
-        of_hosts, of_groups = overview.hosts.copy(), overview.groups.copy()
-    hosts = [h for h in context().hosts.hosts() if authorization.host_visible(call, h.name)]
+    overview = context().overview
+    await overview.refresh(at)
+    of_hosts, of_groups = overview.hosts.copy(), overview.groups.copy()
+    hosts = authorization.visible_hosts(call)
+    if by_host and call.limited and hosts:
+        of_hosts, _ = await asyncio.to_thread(count, groups, platform.poll_index, at)
     unreachable = context().hosts.unreachable()
     known = {each.name for each in (hosts if by_host else groups)}
     if name is not None and name not in known:
@@ -83,8 +83,7 @@ def row_names(
     for a label; and the labels by which rows can be summed."""
     labels: dict[str, Mapping[str, str]]
     if by_host:
-        hosts = call.hosts.hosts()
-        labels = {h.name: h.labels for h in hosts if authorization.host_visible(call, h.name)}
+        labels = {host.name: host.labels for host in authorization.visible_hosts(call)}
     else:
         groups = call.platform.machine_index.groups()
         labels = {group.name: group.labels for group in groups if call.sees(group.name)}

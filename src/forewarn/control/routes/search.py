@@ -31,7 +31,7 @@ async def search(call: Call, given: Parameters[q.SearchQuery]) -> Response[bytes
     wanted = given.text.strip().casefold()
     by_id = await _by_id(call, wanted.upper()) if _ID.fullmatch(wanted.upper()) else []
     groups = [g for g in context().platform.machine_index.groups() if call.sees(g.name)]
-    hosts = [h.name for h in context().hosts.hosts() if authorization.host_visible(call, h.name)]
+    hosts = [host.name for host in authorization.visible_hosts(call)]
 
     def build() -> s.Hits:
         if not wanted:

@@ -28,6 +28,7 @@ from forewarn.control.views import core
 from forewarn.core import Status
 from forewarn.core.fleet import Host
 from forewarn.core.refusal import conflict, unknown_name
+from forewarn.service.indexes.coverage import count
 from forewarn.service.telemetry import attention
 from forewarn.service.telemetry.attention import Problem
 from forewarn.service.telemetry.exposition import exposition
@@ -54,12 +55,12 @@ async def get_status(call: Call) -> s.Status:
     token = None if call.limited else context().tokens.next_expiry
     if call.limited:
         machines = [machine for group in groups for machine in group.machines]
-        coverage = context().platform.coverage(machines)
+        coverage = await asyncio.to_thread(count, poll_index, machines, now)
         not_back = sum(machine.alive and machine.not_back is not None for machine in machines)
     else:
         counts = context().metrics.fleet_counts
         coverage, not_back = await asyncio.to_thread(counts.coverage, now), counts.not_back
-    hosts = [h for h in context().hosts.hosts() if authorization.host_visible(call, h.name)]
+    hosts = authorization.visible_hosts(call)
     events = started = 0
     of_events: list[Problem] = []
     every = EventFilter(sees=call.sees)

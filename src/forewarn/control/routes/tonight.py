@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from litestar import Response
 
-from forewarn.control.http.access.authorization import host_visible
+from forewarn.control.http.access.authorization import visible_hosts
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import encode_in_thread, parse_selector, parse_time_or_age
 from forewarn.control.http.operation import route
@@ -44,8 +44,7 @@ async def get_tonight(call: Call, given: Parameters[q.TonightQuery]) -> Response
     decides = context().decides
     on_hosts: set[str] | None = None
     if (hosts_of := parse_selector(given.host_label)) is not None:
-        found = call.hosts.hosts(hosts_of)
-        on_hosts = {each.name for each in found if host_visible(call, each.name)}
+        on_hosts = {host.name for host in visible_hosts(call, hosts_of)}
 
     def build() -> object:
         disturbed = {name for event in events for name in event.resources}

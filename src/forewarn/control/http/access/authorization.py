@@ -26,6 +26,8 @@ from forewarn.control.schema import core as s
 from forewarn.core import Event, EventType, Machine, Refused, Source
 from forewarn.core.access import Limit, Role
 from forewarn.core.deciding.holds import Hold, HoldKind
+from forewarn.core.fleet import Host
+from forewarn.core.labels import Selector
 from forewarn.core.rollouts.model import Rollout
 from forewarn.service.access.secret import hidden
 from forewarn.service.platform.explain import EventExplanation, summary
@@ -208,6 +210,19 @@ def host_visible(call: CallContext, name: str) -> bool:
     if call.caller.role is Role.TENANT:
         return False
     return any(map(call.sees, groups_on_host(call, name)))
+
+
+def visible_hosts(call: CallContext, selector: Selector | None = None) -> list[Host]:
+    """Return the hosts of which that is so: of thousands, quicker than one by one."""
+    hosts = call.hosts.hosts(selector)
+    if not call.limited or call.caller.role is Role.TENANT:
+        return [] if call.limited else hosts
+    names: set[str] = set()
+    for group in call.platform.machine_index.groups():
+        if call.sees(group.name):
+            names.update(machine.host for machine in group.machines if machine.alive)
+            names.update(event.host for event in group.events)
+    return [host for host in hosts if host.name in names]
 
 
 def visible_on_host(call: CallContext, name: str) -> tuple[list[Machine], list[Event]]:
