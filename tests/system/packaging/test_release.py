@@ -75,19 +75,15 @@ def repository(tmp_path: Path) -> Path:
     return made
 
 
-def test_a_release_is_built_committed_and_tagged(repository: Path, tmp_path: Path) -> None:
-    before, out = git(repository, "rev-parse", "HEAD"), tmp_path / "out"
-    arguments = ("0.2.0", "--parts", "dist", "--directory", str(out))
+def check_sums(directory: Path) -> None:
+    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=directory, check=True)
 
-    dry = release(repository, *arguments, "--dry-run")
-    assert dry.returncode == 0, dry.stderr
-    assert git(repository, "rev-parse", "HEAD") == before
-    assert git(repository, "tag") == "v0.1.0"
-    files = {file.name for file in out.iterdir()}
-    assert files == {"forewarn-0.2.0-py3-none-any.whl", "forewarn-0.2.0.tar.gz", "SHA256SUMS"}
-    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=out, check=True)
 
-    done = release(repository, *arguments)
+def test_a_release_is_built_committed_and_tagged_and_a_checkout_of_its_tag_builds_the_same(
+    repository: Path, tmp_path: Path
+) -> None:
+    before, out, again = git(repository, "rev-parse", "HEAD"), tmp_path / "out", tmp_path / "again"
+    done = release(repository, "0.2.0", "--parts", "dist", "--directory", str(out))
     assert done.returncode == 0, done.stderr
     assert git(repository, "rev-parse", "v0.2.0^{}", "HEAD^") == git(
         repository, "rev-parse", "HEAD", before
@@ -104,14 +100,11 @@ def test_a_release_is_built_committed_and_tagged(repository: Path, tmp_path: Pat
         text = (repository / name).read_text()
         assert named in text
         assert "0.1.0" not in text.replace("10.1.0.0", "")
+    files = {file.name for file in out.iterdir()}
+    assert files == {"forewarn-0.2.0-py3-none-any.whl", "forewarn-0.2.0.tar.gz", "SHA256SUMS"}
     with zipfile.ZipFile(out / "forewarn-0.2.0-py3-none-any.whl") as wheel:
         assert b'__version__ = "0.2.0"' in wheel.read("forewarn/__init__.py")
 
-
-def test_a_checkout_of_a_tag_builds_what_was_released(repository: Path, tmp_path: Path) -> None:
-    out, again = tmp_path / "out", tmp_path / "again"
-    done = release(repository, "0.2.0", "--parts", "dist", "--directory", str(out))
-    assert done.returncode == 0, done.stderr
     git(repository, "commit", "--allow-empty", "--quiet", "--message", "Go on")
     git(repository, "checkout", "--quiet", "v0.2.0")
     subprocess.run(
@@ -122,7 +115,7 @@ def test_a_checkout_of_a_tag_builds_what_was_released(repository: Path, tmp_path
         capture_output=True,
     )
     shutil.copy(out / "SHA256SUMS", again)
-    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=again, check=True)
+    check_sums(again)
 
 
 def test_what_cannot_be_released_is_refused_and_changes_nothing(
@@ -146,13 +139,18 @@ def test_what_cannot_be_released_is_refused_and_changes_nothing(
     assert "README.md" in refused("0.2.0")
 
 
-def test_debian_packages_of_a_release_contain_its_wheel(repository: Path, tmp_path: Path) -> None:
+def test_a_dry_run_builds_everything_and_keeps_neither_commit_nor_tag(
+    repository: Path, tmp_path: Path
+) -> None:
     needed("dpkg-deb")
-    out = tmp_path / "out"
+    before, out = git(repository, "rev-parse", "HEAD"), tmp_path / "out"
     built = release(
         repository, "0.2.0", "--parts", "dist,deb", "--directory", str(out), "--dry-run"
     )
     assert built.returncode == 0, built.stderr
+    assert git(repository, "rev-parse", "HEAD") == before
+    assert git(repository, "tag") == "v0.1.0"
+    check_sums(out)
     listed = (out / "SHA256SUMS").read_text()
     for package in ("forewarn", "forewarn-node", "forewarn-agent"):
         (file,) = out.glob(f"{package}_0.2.0-1_*.deb")
