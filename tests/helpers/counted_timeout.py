@@ -32,6 +32,9 @@ class Patience:
         """From now on it moves by `advance` alone."""
         self._stands_still = True
 
+    def go_on(self) -> None:
+        self._stands_still = False
+
     def advance(self, seconds: float) -> None:
         self._now += seconds
 

@@ -19,7 +19,7 @@ from helpers.paths import ROOT
 HERE = Path(__file__).parent / "schemathesis_run"
 DOCUMENT = ROOT / "docs" / "reference" / "openapi.json"
 PROGRAM = Path(sys.executable).with_name("schemathesis")
-EXAMPLES = 3  # of each call that are right, and as many that are wrong
+EXAMPLES = 2  # of each call that are right, and as many that are wrong
 PATIENCE = 900  # seconds; it takes some 20 if nothing else runs
 
 
