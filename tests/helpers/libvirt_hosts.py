@@ -613,13 +613,23 @@ class Hosts:
 
     def starts(self, name: str) -> int:
         """Return how often a machine was started, as the hosts have written down. What has come by
-        a migration does not count, nor what libvirt has ended before it ran, because it was killed
-        while it started it."""
+        a migration does not count, nor what has not run because libvirt was killed while it started
+        it. That has no end, or one as if it had crashed, as a first run may have, too."""
+        _, *runs = self.log(name).split("starting up libvirt version")
+        started = 0
+        for number, run in enumerate(runs, 1):
+            end = re.search(r"shutting down, reason=(\w+)", run)
+            if end is None:
+                ran = number == len(runs)
+            else:
+                ran = number == 1 or end[1] not in ("crashed", "daemon")
+            started += ran and "-incoming " not in run
+        return started
+
+    def log(self, name: str) -> str:
+        """Return what the hosts have written down about a machine."""
         logs = [host.directory / f"log/qemu/{name}.log" for host in self.hosts.values()]
-        text = "".join(log.read_text() for log in logs if log.exists())
-        _, *runs = text.split("starting up libvirt version")
-        others = ("-incoming ", "shutting down, reason=daemon")
-        return sum(not any(sign in run for sign in others) for run in runs)
+        return "".join(log.read_text() for log in logs if log.exists())
 
     def commands(self, command: str) -> int:
         """Return how often libvirt has given a command to a QEMU."""

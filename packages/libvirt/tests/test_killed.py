@@ -93,7 +93,7 @@ def check(hosts: Hosts, name: str, host: str, starts: int) -> None:
     """Check where a machine is and how often it was started, and remove it."""
     there = [host] if host else []
     assert (name, hosts.where(name), hosts.running(name)) == (name, there, there)
-    assert (name, hosts.starts(name)) == (name, 1 + starts)
+    assert (name, hosts.starts(name)) == (name, 1 + starts), hosts.log(name)
     assert hosts.machine(name)["gone"] or hosts.machine(name)["host"] == host
     hosts.remove(name)
 
