@@ -53,7 +53,7 @@ SEVERITY: Mapping[str, Level] = {
 class Log(Protocol):
     """A function that logs what happened, in a word or two, with its facts."""
 
-    def __call__(self, what: str, **facts: Any) -> None: ...
+    def __call__(self, what: str, /, **facts: Any) -> None: ...
 
 
 def level_of(what: str, facts: Mapping[str, Any]) -> Level:
@@ -105,7 +105,7 @@ class AgentLog:
         known = {*self._secrets, *long_enough}  # the longest first: one may be part of another
         self._secrets = sorted(known, key=len, reverse=True)
 
-    def __call__(self, what: str, **facts: Any) -> None:
+    def __call__(self, what: str, /, **facts: Any) -> None:
         level = level_of(what, facts)
         if LEVELS[level] > self._least:
             return

@@ -73,7 +73,7 @@ class AgentMetrics:
     def counted(self, log: Log) -> Log:
         """Return a log that counts what is written to it."""
 
-        def count_and_log(what: str, **facts: Any) -> None:
+        def count_and_log(what: str, /, **facts: Any) -> None:
             self.count(what, facts)
             log(what, **facts)
 
