@@ -103,7 +103,7 @@ class AgentLoop:
             self._log,
         )
 
-    def _log(self, what: str, **facts: Any) -> None:
+    def _log(self, what: str, /, **facts: Any) -> None:
         self.lines.append((what, facts))
         self._changed.set()
 

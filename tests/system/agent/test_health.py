@@ -301,6 +301,24 @@ def test_silent_connections_are_limited_and_closed(
     assert after.startswith(b"HTTP/1.1 200 ")
 
 
+def test_an_answer_may_take_longer_than_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def long_after(_seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        later = loop.time() + http.REQUEST_WITHIN + 1
+        monkeypatch.setattr(loop, "time", lambda: later)
+        for _ in range(3):  # in which the loop looks at its timers
+            await asyncio.sleep(0)  # noqa: TID251 - in which no time passes
+
+    async def asked() -> list[bytes]:
+        async with faced() as ask:
+            return [await ask(get()), await ask(get())]
+
+    only_here(monkeypatch, pause=long_after, monotonic=lambda: 100.0)
+    first, second = asyncio.run(asked())
+    assert first.startswith(b"HTTP/1.1 200 ")
+    assert second.startswith(b"HTTP/1.1 200 ")
+
+
 def test_status_requests_are_limited_so_that_they_leave_time_for_the_agent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -35,7 +35,7 @@ def reads_for(events: int) -> int:
     lines: list[str] = []
     all_of = {"would approve": asyncio.Event(), "event handled": asyncio.Event()}
 
-    def log(what: str, **_facts: Any) -> None:
+    def log(what: str, /, **_facts: Any) -> None:
         lines.append(what)
         if what in all_of and lines.count(what) == events:
             all_of[what].set()

@@ -114,7 +114,8 @@ class StatusServer:
         http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
         try:
             async with asyncio.timeout(REQUEST_WITHIN):
-                response = await self._respond(http, reader)
+                request = await self._receive(http, reader)
+            response = await self._respond(request)
             async with asyncio.timeout(RESPONSE_WITHIN):
                 writer.write(_encode(http, response))
                 await writer.drain()
@@ -126,7 +127,10 @@ class StatusServer:
             self._connections -= 1
             writer.transport.abort()
 
-    async def _respond(self, http: h11.Connection, reader: asyncio.StreamReader) -> Response:
+    async def _receive(
+        self, http: h11.Connection, reader: asyncio.StreamReader
+    ) -> h11.Request | Response:
+        """Return a request, or the response to what is not one."""
         try:
             while (event := http.next_event()) is h11.NEED_DATA:
                 http.receive_data(await reader.read(MAX_HEAD))
@@ -134,17 +138,22 @@ class StatusServer:
             return _error(error.error_status_hint, "the request is not valid HTTP")
         if not isinstance(event, h11.Request):
             raise ConnectionResetError(errno.ECONNRESET, "no request was sent")
+        return event
+
+    async def _respond(self, request: h11.Request | Response) -> Response:
+        if isinstance(request, Response):
+            return request
         await self._wait_for_turn()
-        path = event.target.decode("ascii", "replace").partition("?")[0]
+        path = request.target.decode("ascii", "replace").partition("?")[0]
         route = self._routes.get(path)
         if route is None:
             response = _error(404, f"unknown path; expected one of {', '.join(self._routes)}")
-            return response._replace(head_only=event.method == b"HEAD")
-        if event.method not in (b"GET", b"HEAD"):
+            return response._replace(head_only=request.method == b"HEAD")
+        if request.method not in (b"GET", b"HEAD"):
             return _error(405, "only GET and HEAD are allowed", ("Allow", "GET, HEAD"))
-        accept = dict(event.headers).get(b"accept", b"").decode("latin-1")
+        accept = dict(request.headers).get(b"accept", b"").decode("latin-1")
         try:
-            return (await route(accept))._replace(head_only=event.method == b"HEAD")
+            return (await route(accept))._replace(head_only=request.method == b"HEAD")
         except Exception as error:  # a bug of ours must not end the loop
             return _error(500, f"{type(error).__name__}: {error}")
 

@@ -59,7 +59,7 @@ def busy() -> tuple[AgentMetrics, AgentWorld]:
     world.end_a_run()
     world.turn()
     counts, reported = AgentMetrics(), []
-    tell = counts.counted(lambda what, **_: reported.append(what))
+    tell = counts.counted(lambda what, /, **_: reported.append(what))
     tell("event seen", event="E1", type="Reboot", source="Platform")
     facts = {"hook": "drain", "stage": "prepare"}
     tell("hook ended", **facts, outcome="ended", ok=True, seconds=0.3)
