@@ -9,6 +9,7 @@ from typing import TypeVar
 from forewarn.support import guard
 
 LIMIT = 300.0  # seconds until a test has failed; far more than anything takes on a busy machine
+BUILD_LIMIT = 4 * LIMIT  # the same for building packages, which is much work instead of waiting
 PAUSE = 0.005  # seconds between the first looks, so that others can proceed
 LONGER = 0.05  # of the time waited: then they cost little, and nobody waits much longer for it
 LONGEST = 0.1  # seconds between two looks

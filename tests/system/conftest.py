@@ -10,7 +10,7 @@ import pytest
 
 from helpers.empty_environment import PROJECT
 from helpers.paths import ROOT
-from helpers.waiting import LIMIT
+from helpers.waiting import BUILD_LIMIT
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +31,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 [ROOT / "tools/build-dist", PROJECT, unfinished],
                 capture_output=True,
                 text=True,
-                timeout=LIMIT,
+                timeout=BUILD_LIMIT,
             )
             assert ended.returncode == 0, ended.stdout + ended.stderr
             unfinished.rename(out)

@@ -18,7 +18,7 @@ from helpers.next_deb import make_next
 from helpers.paths import ROOT
 from helpers.process import Running
 from helpers.pythons import find_python
-from helpers.waiting import LIMIT, until
+from helpers.waiting import BUILD_LIMIT, until
 
 PYTHONS = (ROOT / "packaging/agent/pythons").read_text().split()
 LIB = "/usr/lib/forewarn-agent"
@@ -71,7 +71,7 @@ def packages(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
         env={**os.environ, "FOREWARN_WHEEL": str(wheel), "PACKAGE_COMPRESSION": "1"},
         capture_output=True,
         text=True,
-        timeout=LIMIT,
+        timeout=BUILD_LIMIT,
     )
     assert built.returncode == 0, built.stderr
     paths = [Path(line) for line in built.stdout.splitlines()]

@@ -27,7 +27,7 @@ from helpers.next_deb import make_next
 from helpers.paths import ROOT
 from helpers.process import Running
 from helpers.serve_process import ServeProcess
-from helpers.waiting import LIMIT
+from helpers.waiting import BUILD_LIMIT, LIMIT
 
 PYTHON = "/usr/bin/python3"
 SETTINGS = "/etc/forewarn/forewarn.toml"
@@ -54,7 +54,7 @@ def packages(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
         env={**os.environ, "FOREWARN_WHEEL": str(wheel), "DEB_COMPRESSION": "0"},  # they go nowhere
         capture_output=True,
         text=True,
-        timeout=LIMIT,
+        timeout=BUILD_LIMIT,
     )
     assert built.returncode == 0, built.stderr
     return {path.name.partition("_")[0]: path for path in map(Path, built.stdout.split())}

@@ -12,14 +12,13 @@ import pytest
 
 from helpers.clean_root import needed
 from helpers.paths import ROOT
-from helpers.waiting import LIMIT
+from helpers.waiting import BUILD_LIMIT, LIMIT
 
 FILES = (
     *("src", "tools", "docs/*.md", "docs/*.json", "examples", "deploy", "packages", "packaging"),
     "requirements",
     *("pyproject.toml", "CHANGELOG.md", "LICENSE", "README.md", ".gitignore"),
 )
-BUILD_LIMIT = 4 * LIMIT  # seconds for all packages, which takes minutes of processor time
 ENTRY = "### Added\n\n- Something new."
 
 
