@@ -115,7 +115,7 @@ class HostQuery(PageQuery, kw_only=True):
     health: Annotated[w.HealthName | None, doc("Only hosts with this health.")] = None
     node: Annotated[
         Annotated[str, documented(enum="NodeFilter")] | None,
-        doc("Only hosts whose node is in this state; none: that are not expected to have a node."),
+        doc("Only hosts whose node is in this state; none: for which no node has ever joined."),
     ] = None
     order: Annotated[
         str,
