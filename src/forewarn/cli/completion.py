@@ -310,5 +310,6 @@ def values_of(enumeration: str) -> Sequence[str] | None:
     values["PauseAfter"] = ["nothing", "canary", "waves"]
     values["FaultMethod"] = ["GET", "POST"]
     values["StepState"] = [state.value for state in StepState]
+    values["NodeFilter"] = ["joined", "disconnected", "unknown", "none"]
     values["OverviewBy"] = ["host", "group"]
     return values.get(enumeration)

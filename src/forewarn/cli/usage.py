@@ -66,7 +66,7 @@ VALUES = {
         "RULE": "allow",
         "SIZES": "waves",
         "SOURCE": "placement source",
-        "STATE": "state",
+        "STATE": "node state",
         "STATUS": "status",
         "TAG": "if_match",
         "TIME": "begin deadline expires from_ not_before since starts_from until",
