@@ -67,8 +67,8 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_nodes, "RENEW_WITHIN", 0.2)
     monkeypatch.setattr(publisher, "CHECK_EVERY", 0.05)
     monkeypatch.setattr(node_upstream, "WATCH_EVERY", 0.02)
-    monkeypatch.setattr(node_upstream, "HOLD_CALL", 1.0)
-    monkeypatch.setattr(node_upstream, "HOLD_UNKNOWN", 1.0)
+    monkeypatch.setattr(node_upstream, "HOLD_CALL", PATIENCE)
+    monkeypatch.setattr(node_upstream, "HOLD_UNKNOWN", PATIENCE)
     monkeypatch.setattr(node_upstream, "MAX_HOLD", 1.5)
     monkeypatch.setattr(executor, "RETRY_AFTER", 0.05)
     monkeypatch.setattr(node_upstream, "REPORT_EVERY", 0.1)
@@ -244,7 +244,7 @@ def test_neither_of_two_nodes_of_one_host_is_served(
 
 
 def test_nothing_starts_for_a_machine_whose_node_is_cut_off_and_everything_else_goes_on(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     control = Control(tmp_path)
 
@@ -267,6 +267,7 @@ def test_nothing_starts_for_a_machine_whose_node_is_cut_off_and_everything_else_
             assert hold.kind is HoldKind.REACH
             other = await reboot(node, "db_0")
             assert await h2.upstream.approve("db_0", "db", [other])  # which starts
+            monkeypatch.setattr(node_upstream, "HOLD_CALL", 0.1)
             with pytest.raises(NotDurable, match="not be reached"):
                 await h1.upstream.approve("web_0", "web", [mine])
             control.cut = False
@@ -278,9 +279,8 @@ def test_nothing_starts_for_a_machine_whose_node_is_cut_off_and_everything_else_
 
 
 def test_an_approval_is_kept_and_sent_again_on_the_next_connection(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(node_upstream, "HOLD_CALL", PATIENCE)
     control = Control(tmp_path)
 
     async def body() -> None:
@@ -571,6 +571,7 @@ def test_a_node_whose_host_has_left_the_fleet_receives_no_machine(
             await start_moving(node, h1)
             applied = await node.fleet_apply.text(FLEET.replace(", h3]", "]"), by="test")
             assert not isinstance(applied, Refused)
+            monkeypatch.setattr(node_upstream, "HOLD_UNKNOWN", 0.1)
             with pytest.raises(NotDurable):
                 await h3.upstream.find("10.0.0.1")
             assert h3.of == {}
