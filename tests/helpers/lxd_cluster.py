@@ -125,10 +125,12 @@ class Cluster:
         self.execute(*launch, "--config=security.privileged=true")
 
     def delete(self, name: str) -> None:
-        """Delete an instance, if it exists. It cannot be stopped at a moment in which a start that
-        nobody has waited for is not over."""
+        """Delete an instance, if it exists, when what nobody has waited for is over: while it is
+        started it cannot be stopped, and while it is moved it can have no name."""
 
         def deleted() -> bool:
+            if self.is_busy(name):
+                return False
             names = self.execute("lxc", "list", "--format=csv", "--columns=n").split()
             if name not in names:
                 return True
@@ -136,6 +138,16 @@ class Cluster:
             return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
         until(deleted, f"the end of {name}")
+
+    def is_busy(self, name: str) -> bool:
+        """Is there an operation about an instance that is not over?"""
+        by_state = json.loads(self.execute("lxc", "query", "/1.0/operations?recursion=1"))
+        return any(
+            f"/1.0/instances/{name}" in ((operation["resources"] or {}).get("instances") or ())
+            for operations in by_state.values()
+            for operation in operations
+            if operation["status_code"] < 200
+        )
 
     def state(self, name: str) -> tuple[str, str]:
         """Return what an instance does, and on which member."""
