@@ -6,7 +6,9 @@ that it outlives the server and the driver, and travels with the instance.
 
 from __future__ import annotations
 
+import re
 import ssl
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -21,6 +23,12 @@ ANSWER = 10.0  # seconds for an answer
 GRACE = 60.0  # seconds for an operation, beside the time in which an instance may shut down
 ALONE = "none"  # the location of an instance if the server is not a member of a cluster
 
+_SUCCESS = 200  # of an operation; one with a smaller code is not over
+_UUID = "volatile.uuid"  # what a copy that a move makes has in common with the instance
+_SESSIONS = ("Executing command", "Showing console")  # last as long as somebody is there
+# A move copies an instance to such a name, deletes it, and gives its name to the copy.
+_TEMPORARY = re.compile(r"(lxd|incus)-move-(of-)?[0-9a-f-]+")
+
 RUNNING, STATE_FROZEN, STOPPED = "Running", "Frozen", "Stopped"
 
 
@@ -30,6 +38,14 @@ class IncusError(Exception):
 
 class NotReached(IncusError):
     """The server did not answer, and it is not known what it has done."""
+
+
+class Moving(IncusError):
+    """An instance does not have its name at present: it is being moved."""
+
+
+class Misnamed(IncusError):
+    """An instance may be the one that a move that has not ended has left with another name."""
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -77,6 +93,10 @@ class Instance(msgspec.Struct, frozen=True):
             return Note()  # somebody has changed it
 
     @property
+    def is_temporary(self) -> bool:
+        return _TEMPORARY.fullmatch(self.name) is not None
+
+    @property
     def can_move_live(self) -> bool:
         stateful = self.configured("migration.stateful") in ("true", "1", "yes", "on")
         return self.type == "virtual-machine" and stateful
@@ -90,7 +110,27 @@ class _Operation(msgspec.Struct):
     status_code: int
     err: str = ""
     description: str = ""
-    resources: dict[str, list[str]] | None = None
+    resources: dict[str, list[str] | None] | None = None
+
+    def concerns(self, name: str) -> bool:
+        """Does this change an instance, and is not over yet?"""
+        paths = [path for paths in (self.resources or {}).values() for path in paths or ()]
+        names = {urlsplit(path).path.rpartition("/")[2] for path in paths}
+        is_over = self.status_code >= _SUCCESS
+        return name in names and not is_over and self.description not in _SESSIONS
+
+
+def misnamed(instances: Sequence[Instance]) -> list[str]:
+    """Return the temporary names of instances that do not exist with their own names."""
+    named = {one.configured(_UUID) for one in instances if not one.is_temporary}
+    return [
+        one.name for one in instances if one.is_temporary and one.configured(_UUID) not in named
+    ]
+
+
+def _name(machine: str) -> str:
+    """Return the name of the instance of a machine, which has no underscores."""
+    return machine.replace("_", "-")
 
 
 class Incus:
@@ -101,8 +141,20 @@ class Incus:
         self._client: httpx.AsyncClient | None = None
 
     async def instance(self, machine: str) -> Instance | None:
-        """Return the instance of a machine; the names of instances have no underscores."""
-        name = machine.replace("_", "-")
+        """Return the instance of a machine, or None if it does not exist. That it does not have
+        its name at present is an error."""
+        name = _name(machine)
+        if (found := await self._named(name)) is not None:
+            return found
+        if doing := await self.operation(machine):
+            raise Moving(f"{name}: {doing}")
+        if (found := await self._named(name)) is not None:  # the operation was over in between
+            return found
+        if others := misnamed(await self.instances()):
+            raise Misnamed(f"there is no instance {name}, but {others[0]}, left by a move")
+        return None
+
+    async def _named(self, name: str) -> Instance | None:
         found = await self._ask("GET", f"/instances/{quote(name)}", missing=None)
         return None if found is None else msgspec.convert(found, Instance)
 
@@ -118,18 +170,13 @@ class Incus:
         members = await self._ask("GET", "/cluster/members?recursion=1")
         return {member["server_name"] for member in members if member["status"] == "Online"}
 
-    async def operation(self, name: str) -> str:
+    async def operation(self, machine: str) -> str:
         """Describe what is being done to an instance at present; empty: nothing."""
         by_state = await self._ask("GET", "/operations?recursion=1")
-        for item in (by_state or {}).get("running", ()):
-            operation = msgspec.convert(item, _Operation)
-            names = {
-                path.rpartition("/")[2]
-                for paths in (operation.resources or {}).values()
-                for path in paths
-            }
-            if name in names:
-                return operation.description or "an operation"
+        for operations in (by_state or {}).values():
+            for operation in msgspec.convert(operations, list[_Operation]):
+                if operation.concerns(_name(machine)):
+                    return operation.description or "an operation"
         return ""
 
     async def write(self, name: str, note: Note) -> None:
@@ -191,9 +238,9 @@ class Incus:
         if answer["type"] == "error":
             raise NotReached(answer.get("error") or "what has become of an operation is not known")
         ended = msgspec.convert(answer["metadata"], _Operation)
-        if ended.status_code in (103, 105, 106):  # running, pending, starting
+        if ended.status_code < _SUCCESS:
             raise NotReached(f"{ended.description or 'an operation'} is not over yet")
-        if ended.status_code != 200:
+        if ended.status_code != _SUCCESS:
             raise IncusError(ended.err or f"{ended.description or 'an operation'} failed")
 
     async def _send(

@@ -46,8 +46,11 @@ from forewarn_incus.api import (
     Incus,
     IncusError,
     Instance,
+    Misnamed,
+    Moving,
     Note,
     NotReached,
+    misnamed,
 )
 from forewarn_incus.options import IncusOptions
 from forewarn_incus.watch import seen
@@ -105,7 +108,7 @@ class IncusDriver(Driver):
     async def observe(self, task: Task) -> Observed:
         try:
             ends = [await self._ended(task, machine) for machine in task.machines]
-        except _Unclear as error:
+        except (_Unclear, Misnamed) as error:
             return Unknown(str(error))
         except IncusError as error:
             return Later(None, str(error))
@@ -129,6 +132,8 @@ class IncusDriver(Driver):
                     ends[machine.name] = result
                 case _Wait():
                     waits.append(result)
+                case Moving():
+                    waits.append(_Wait(LOOK_AGAIN, str(result)))
                 case _Refused():
                     refused.append(result)
                 case IncusError() | _Unclear():
@@ -150,15 +155,26 @@ class IncusDriver(Driver):
     async def watch(self, report: Callable[[Seen], None]) -> None:
         """Enumerate all instances again and again: that is cheap, and nothing can be missed."""
         alone = self._context.hosts[0] if len(self._context.hosts) == 1 else ""
+        known: set[str] = set()
         while True:
             try:
                 members = await self._incus.members()
                 if members or alone:
-                    for one in seen(await self._incus.instances(), members, alone):
+                    instances = await self._incus.instances()
+                    names = {one.name for one in instances if not one.is_temporary}
+                    whole = not misnamed(instances) and await self._are_gone(known - names)
+                    if whole:
+                        known = names
+                    for one in seen(instances, members, alone, whole):
                         report(one)
             except IncusError:
                 pass  # of what does not answer, nothing is known
             await guard.pause(ENUMERATE)
+
+    async def _are_gone(self, names: set[str]) -> bool:
+        """Do none of these exist? Members are asked one by one while an instance may go from one to
+        the other, so that it was with none of them."""
+        return not any([await self._incus.instance(name) for name in sorted(names)])
 
     async def aclose(self) -> None:
         await self._incus.close()
@@ -205,6 +221,10 @@ class IncusDriver(Driver):
         return _Ended(host) if arrived and restarted and instance.status == RUNNING else None
 
     async def _go_on(self, task: Task, machine: TaskMachine) -> _Ended | _Wait:
+        # Also if it is running already: it cannot be written to before its start is over, and what
+        # is written to it while it moves does not move with it. What is read before may be old.
+        if doing := await self._incus.operation(machine.name):
+            return _Wait(LOOK_AGAIN, f"{machine.name}: {doing}")
         instance = await self._incus.instance(machine.name)
         if instance is None:
             if task.type.traits.deletes:
@@ -213,9 +233,6 @@ class IncusDriver(Driver):
         note = instance.note
         if note.event == task.event:
             _refuse_late(machine, note, task)
-            # Also if it is running already: it cannot be written to before its start is over.
-            if doing := await self._incus.operation(instance.name):
-                return _Wait(LOOK_AGAIN, f"{machine.name}: {doing}")
             if (ended := await self._ended(task, machine)) is not None:
                 await self._finish(task, instance, note)
                 return ended

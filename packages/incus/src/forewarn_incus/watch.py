@@ -28,13 +28,17 @@ _UNITS = (
 )
 
 
-def seen(instances: Sequence[Instance], members: set[str], alone: str) -> Iterator[Seen]:
+def seen(
+    instances: Sequence[Instance], members: set[str], alone: str, whole: bool
+) -> Iterator[Seen]:
     """Yield what is on each member that is online; `alone` is the host of a server without a
-    cluster. Of other members nothing is known."""
+    cluster. Of other members nothing is known. The copies that moves make are no machines."""
     for host in sorted(members) if members else [alone]:
         location = host if members else ALONE
-        machines = tuple(_machine(one) for one in instances if one.location == location)
-        yield Seen(host=host, machines=machines, whole=True)
+        machines = tuple(
+            _machine(one) for one in instances if one.location == location and not one.is_temporary
+        )
+        yield Seen(host=host, machines=machines, whole=whole)
 
 
 def _machine(instance: Instance) -> SeenMachine:
