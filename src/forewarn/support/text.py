@@ -142,5 +142,6 @@ def parse_duration(text: str) -> Duration:
 
 def natural_key(name: str) -> tuple[Any, ...]:
     """Return a sort key in natural order: web_2 before web_10."""
-    parts = _NUMBERS.split(name)
-    return tuple(int(p) if n % 2 else p for n, p in enumerate(parts)), name
+    parts: list[Any] = _NUMBERS.split(name)
+    parts[1::2] = map(int, parts[1::2])
+    return tuple(parts), name
