@@ -150,8 +150,15 @@ class Cluster:
         )
 
     def state(self, name: str) -> tuple[str, str]:
-        """Return what an instance does, and on which member."""
-        listed = self.execute("lxc", "list", name, "--format=csv", "--columns=sL").strip()
+        """Return what an instance does, and on which member, once that has said so."""
+        listed = ""
+
+        def is_known() -> bool:
+            nonlocal listed
+            listed = self.execute("lxc", "list", name, "--format=csv", "--columns=sL").strip()
+            return not listed.startswith("ERROR")
+
+        until(is_known)
         status, _, member = listed.partition(",")
         return status, member
 

@@ -15,6 +15,7 @@ from forewarn.drivers.port import (
     DriverContext,
     Failed,
     Later,
+    MachineState,
     NotYet,
     Performed,
     Running,
@@ -22,9 +23,10 @@ from forewarn.drivers.port import (
     Unknown,
 )
 from forewarn.testing.drivers import task
-from forewarn_incus.api import BEGUN, NOTE, OVER, Incus, Instance, Note
+from forewarn_incus.api import BEGUN, NOTE, OVER, Incus, Instance, Note, State
 from forewarn_incus.driver import IncusDriver
 from forewarn_incus.options import IncusOptions
+from forewarn_incus.watch import seen
 
 NAME = "web-0"  # of the instance of machine web_0
 TEMPORARY = "lxd-move-of-77fd783f-cac9-4f99-8304-9839d288273f"
@@ -202,3 +204,17 @@ def test_an_enumeration_without_an_instance_that_is_moved_is_not_whole(
         ([NAME], True),
         ([], True),
     ]
+
+
+def test_only_what_its_member_says_of_an_instance_is_reported() -> None:
+    """One that does not answer in time leaves nothing but a name and an error."""
+    none = State()
+    instances = [
+        Instance(name="web-0", status="Error", location="a"),
+        Instance(name="web-1", status="Error", location="b", state=none),
+        Instance(name="web-2", status="Stopping", location="b", state=none),
+    ]
+    of_a, of_b = seen(instances, {"a", "b"}, "", whole=True)
+    assert (of_a.machines, of_a.whole) == ((), False)
+    assert [one.state for one in of_b.machines] == [MachineState.CRASHED, MachineState.RUNNING]
+    assert of_b.whole

@@ -29,7 +29,7 @@ _SESSIONS = ("Executing command", "Showing console")  # last as long as somebody
 # A move copies an instance to such a name, deletes it, and gives its name to the copy.
 _TEMPORARY = re.compile(r"(lxd|incus)-move-(of-)?[0-9a-f-]+")
 
-RUNNING, STATE_FROZEN, STOPPED = "Running", "Frozen", "Stopped"
+RUNNING, STATE_FROZEN, STOPPED, ERROR = "Running", "Frozen", "Stopped", "Error"
 
 
 class IncusError(Exception):
@@ -95,6 +95,11 @@ class Instance(msgspec.Struct, frozen=True):
     @property
     def is_temporary(self) -> bool:
         return _TEMPORARY.fullmatch(self.name) is not None
+
+    @property
+    def is_unknown(self) -> bool:
+        """Did its member not say anything about it?"""
+        return self.status == ERROR and self.state is None
 
     @property
     def can_move_live(self) -> bool:

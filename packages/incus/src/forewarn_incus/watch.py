@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from forewarn.drivers.port import MachineState, Seen, SeenMachine
-from forewarn_incus.api import ALONE, RUNNING, STATE_FROZEN, STOPPED, Instance
+from forewarn_incus.api import ALONE, ERROR, RUNNING, STATE_FROZEN, STOPPED, Instance
 
 # Where an instance belongs, in its configuration: `incus config set web-0 user.forewarn-group=web`.
 GROUP, DOMAIN = "user.forewarn-group", "user.forewarn-update-domain"
@@ -16,6 +16,7 @@ _STATES = {
     RUNNING: MachineState.RUNNING,
     STATE_FROZEN: MachineState.PAUSED,
     STOPPED: MachineState.STOPPED,
+    ERROR: MachineState.CRASHED,
 }
 _UNITS = (
     {"": 1}
@@ -32,13 +33,13 @@ def seen(
     instances: Sequence[Instance], members: set[str], alone: str, whole: bool
 ) -> Iterator[Seen]:
     """Yield what is on each member that is online; `alone` is the host of a server without a
-    cluster. Of other members nothing is known. The copies that moves make are no machines."""
+    cluster. Of other members nothing is known, nor of instances of which their member has not said
+    anything. The copies that moves make are no machines."""
     for host in sorted(members) if members else [alone]:
         location = host if members else ALONE
-        machines = tuple(
-            _machine(one) for one in instances if one.location == location and not one.is_temporary
-        )
-        yield Seen(host=host, machines=machines, whole=whole)
+        here = [one for one in instances if one.location == location and not one.is_temporary]
+        machines = tuple(_machine(one) for one in here if not one.is_unknown)
+        yield Seen(host=host, machines=machines, whole=whole and len(machines) == len(here))
 
 
 def _machine(instance: Instance) -> SeenMachine:
@@ -47,8 +48,8 @@ def _machine(instance: Instance) -> SeenMachine:
     return SeenMachine(
         name=instance.configured(NAME) or instance.name,
         vm_id=instance.configured("volatile.uuid"),
-        state=_STATES.get(instance.status, MachineState.CRASHED),
-        reason="" if instance.status in _STATES else instance.status,
+        state=_STATES.get(instance.status, MachineState.RUNNING),  # such as Starting, for a moment
+        reason="" if instance.status in (RUNNING, STATE_FROZEN, STOPPED) else instance.status,
         addresses=tuple(a.address for n in networks for a in n.addresses if a.scope == "global"),
         ports={n.host_name: n.hwaddr for n in networks if n.host_name and n.hwaddr},
         memory=_bytes(instance.configured("limits.memory")),
