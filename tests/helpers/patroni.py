@@ -18,9 +18,11 @@ import sys
 import tempfile
 import time  # noqa: TID251 - real servers take real time
 from collections.abc import Callable, Iterable
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import psycopg
@@ -200,12 +202,19 @@ class Cluster:
     # What is done to it.
 
     def switch_over(self) -> None:
-        primary = self.primary()
-        body = {"leader": self.members()[primary]["name"], "candidate": None}
-        standby = self.members()[self.standby()]["name"]
-        self.lab.guests[primary].call(
-            _post, f"http://{primary}:8008/switchover", {**body, "candidate": standby}
-        )
+        self.wait_until(self._has_switched_over)
+
+    def _has_switched_over(self) -> bool:
+        primary, standby = self.primary(), self.standby()
+        members = self.members()
+        body = {"leader": members[primary]["name"], "candidate": members[standby]["name"]}
+        try:
+            self.lab.guests[primary].call(_post, f"http://{primary}:8008/switchover", body)
+        except HTTPError as error:
+            if error.code != HTTPStatus.PRECONDITION_FAILED:
+                raise
+            return False  # the standby has not answered Patroni in time, or is too far behind
+        return True
 
     def server_pid(self, address: str) -> int:
         lines = (self.directory / address / "data" / "postmaster.pid").read_text().splitlines()
