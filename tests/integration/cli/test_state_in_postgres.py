@@ -31,7 +31,7 @@ WRITTEN = "s3cret%2Fof%40all"  # as it is written in a URL
 @pytest.fixture
 def url() -> str:
     postgres.needed()
-    return postgres.shared_server().new_state()
+    return f"{postgres.shared_server().new_state()}&connect_timeout={LIMIT:.0f}"
 
 
 def run(*words: object, **env: str) -> Result:
