@@ -11,7 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from forewarn.arm.errors import ArmError, invalid_parameter, not_found
-from forewarn.control.http.access.authorization import host_visible, visible_on_host
+from forewarn.control.http.access.authorization import (
+    host_visible,
+    visible_hosts,
+    visible_on_host,
+)
 from forewarn.control.http.context import CallContext
 from forewarn.control.views.azure import (
     DEFAULT_LOCATION,
@@ -246,11 +250,7 @@ class Inventory:
         raise not_found(AVAILABILITY_SETS, name, resource_group)
 
     def hosts(self) -> list[Host]:
-        hosts = self._call.hosts.hosts()
-        if self._call.limited:  # of many hosts, few are looked at closely
-            places = {place for group in self.visible() for place in _hosts_of(group)}
-            hosts = [host for host in hosts if host.name in places]
-        return [host for host in hosts if host_visible(self._call, host.name)]
+        return visible_hosts(self._call)
 
     def host(self, name: str) -> Host:
         for host in self._call.hosts.hosts():
@@ -274,12 +274,6 @@ class Inventory:
         """Raise ArmError unless this is the host group that all hosts are in."""
         if not self.is_default(subscription, resource_group) or name.lower() != HOST_GROUP:
             raise not_found(HOST_GROUPS, name, resource_group)
-
-
-def _hosts_of(group: Group) -> Iterator[str]:
-    """Yield the hosts of a group's machines and events."""
-    yield from (machine.host for machine in group.machines)
-    yield from (event.host for event in group.events)
 
 
 def _is_default(subscription: str, resource_group: str) -> bool:
