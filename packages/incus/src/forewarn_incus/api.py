@@ -24,7 +24,7 @@ GRACE = 60.0  # seconds for an operation, beside the time in which an instance m
 ALONE = "none"  # the location of an instance if the server is not a member of a cluster
 
 _SUCCESS = 200  # of an operation; one with a smaller code is not over
-_UUID = "volatile.uuid"  # what a copy that a move makes has in common with the instance
+UUID = "volatile.uuid"  # what a copy that a move makes has in common with the instance
 _SESSIONS = ("Executing command", "Showing console")  # last as long as somebody is there
 # A move copies an instance to such a name, deletes it, and gives its name to the copy.
 _TEMPORARY = re.compile(r"(lxd|incus)-move-(of-)?[0-9a-f-]+")
@@ -127,10 +127,8 @@ class _Operation(msgspec.Struct):
 
 def misnamed(instances: Sequence[Instance]) -> list[str]:
     """Return the temporary names of instances that do not exist with their own names."""
-    named = {one.configured(_UUID) for one in instances if not one.is_temporary}
-    return [
-        one.name for one in instances if one.is_temporary and one.configured(_UUID) not in named
-    ]
+    named = {one.configured(UUID) for one in instances if not one.is_temporary}
+    return [one.name for one in instances if one.is_temporary and one.configured(UUID) not in named]
 
 
 def _name(machine: str) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from forewarn.drivers.port import MachineState, Seen, SeenMachine
-from forewarn_incus.api import ALONE, ERROR, RUNNING, STATE_FROZEN, STOPPED, Instance
+from forewarn_incus.api import ALONE, ERROR, RUNNING, STATE_FROZEN, STOPPED, UUID, Instance
 
 # Where an instance belongs, in its configuration: `incus config set web-0 user.forewarn-group=web`.
 GROUP, DOMAIN = "user.forewarn-group", "user.forewarn-update-domain"
@@ -47,7 +47,7 @@ def _machine(instance: Instance) -> SeenMachine:
     domain = instance.configured(DOMAIN)
     return SeenMachine(
         name=instance.configured(NAME) or instance.name,
-        vm_id=instance.configured("volatile.uuid"),
+        vm_id=instance.configured(UUID),
         state=_STATES.get(instance.status, MachineState.RUNNING),  # such as Starting, for a moment
         reason="" if instance.status in (RUNNING, STATE_FROZEN, STOPPED) else instance.status,
         addresses=tuple(a.address for n in networks for a in n.addresses if a.scope == "global"),
