@@ -12,7 +12,7 @@ from forewarn.control.http.access.authorization import limit_text
 from forewarn.control.http.context import LOCAL, Caller, Context
 from forewarn.core.access import local
 from forewarn.service.access.access_tokens import AccessTokenExpired
-from forewarn.service.access.machine_tokens import ROLE, TENANT, MachineTokenInvalid
+from forewarn.service.access.machine_tokens import ROLE, TENANT_ID, MachineTokenInvalid
 from forewarn.service.access.oidc import is_token
 from forewarn.support.azure_names import RESOURCE_MANAGER
 
@@ -104,7 +104,7 @@ def from_refusal(refused: Refusal, base_url: str) -> ArmError:
 
 def _unauthenticated(base_url: str, code: str, message: str) -> ArmError:
     challenge = (
-        f'Bearer authorization_uri="{base_url}/{TENANT}", error="invalid_token",'
+        f'Bearer authorization_uri="{base_url}/{TENANT_ID}", error="invalid_token",'
         ' error_description="The authentication failed"'
     )
     return ArmError(401, code, message, headers={"WWW-Authenticate": challenge})

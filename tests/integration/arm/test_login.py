@@ -11,7 +11,7 @@ import pytest
 
 from forewarn.core.access import Role
 from forewarn.service.access import access_tokens
-from forewarn.service.access.machine_tokens import TENANT
+from forewarn.service.access.machine_tokens import TENANT_ID
 from forewarn.testing import Service
 from forewarn.testing.kit.inprocess import Response
 from helpers.arm import COMPUTE, HOST, SUBSCRIPTION, Arm, anonymous, code, message
@@ -34,7 +34,7 @@ def service() -> Iterator[Service]:
 
 def log_in(service: Service, client_secret: str, **form: str) -> Response:
     output = {"grant_type": "client_credentials", "client_secret": client_secret, **form}
-    target = f"/{TENANT}/oauth2/v2.0/token"
+    target = f"/{TENANT_ID}/oauth2/v2.0/token"
     return anonymous(service, "POST", target, FORM, urlencode(output).encode())
 
 
@@ -61,7 +61,7 @@ def test_the_endpoints_of_this_cloud_are_public(service: Service, version: str) 
     ("authority", "tenant"),
     [
         ("adfs", "adfs"),
-        (f"{TENANT}/v2.0", TENANT),
+        (f"{TENANT_ID}/v2.0", TENANT_ID),
         ("organizations/v2.0", "organizations"),
         ("adfs/forewarn/v2.0", "forewarn"),  # as az asks for a tenant by its name
     ],
@@ -70,7 +70,7 @@ def test_discovery_shows_the_token_endpoint(service: Service, authority: str, te
     answer = anonymous(service, "GET", f"/{authority}/.well-known/openid-configuration")
     found = answer.json()
     assert found["token_endpoint"] == f"https://{HOST}/{tenant}/oauth2/v2.0/token"
-    assert found["issuer"].split("/")[3] == TENANT  # where az takes the tenant's id from
+    assert found["issuer"].split("/")[3] == TENANT_ID  # where az takes the tenant's id from
 
 
 def test_a_client_is_called_as_its_token_is(service: Service) -> None:
@@ -93,7 +93,7 @@ def test_a_token_is_exchanged_for_an_access_token_that_names_it(service: Service
     output = claims(answer)
     assert (output["appid"], output["tid"], output["aud"]) == (
         admin.token.id,
-        TENANT,
+        TENANT_ID,
         "https://management",
     )
     assert bearer(service, answer.json()["access_token"]).status == 200
@@ -117,7 +117,7 @@ def test_a_revoked_token_ends_its_access_tokens(service: Service) -> None:
     assert code(answer) == (401, "InvalidAuthenticationToken")
     assert "was revoked" in message(answer)
     assert "Log in again." in message(answer)
-    assert f"https://{HOST}/{TENANT}" in answer.headers["www-authenticate"]
+    assert f"https://{HOST}/{TENANT_ID}" in answer.headers["www-authenticate"]
 
 
 def test_an_access_token_expires(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +164,7 @@ def test_a_managed_identity_needs_a_token_in_its_header(service: Service) -> Non
     )
     assert answer.status == 200
     assert int(answer.json()["expires_on"]) > 0
-    assert claims(answer)["tid"] == TENANT
+    assert claims(answer)["tid"] == TENANT_ID
     wrong = anonymous(service, "GET", target, {"Host": HOST, "X-IDENTITY-HEADER": "wrong"})
     assert (wrong.status, wrong.json()["statusCode"]) == (401, 401)
 

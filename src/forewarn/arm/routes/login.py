@@ -16,7 +16,7 @@ from forewarn.core import Refused
 from forewarn.core.access import local
 from forewarn.core.time import SECOND
 from forewarn.service.access.access_tokens import ACCESS_LIFE, unverified
-from forewarn.service.access.machine_tokens import TENANT
+from forewarn.service.access.machine_tokens import TENANT_ID
 from forewarn.store.port import StoreFailed
 from forewarn.support import guard
 
@@ -47,7 +47,7 @@ async def endpoints(request: Request) -> Answer:
         "authentication": {
             "loginEndpoint": f"{url}/{ADFS}",
             "audiences": [url],
-            "tenant": TENANT,
+            "tenant": TENANT_ID,
             "identityProvider": "ADFS",
         },
         "suffixes": {},
@@ -88,7 +88,7 @@ async def discovery(request: Request) -> Answer:
     authority = f"{request.base_url}/{request.names['tenant']}"
     return Answer(
         body={
-            "issuer": f"{request.base_url}/{TENANT}/v2.0",
+            "issuer": f"{request.base_url}/{TENANT_ID}/v2.0",
             "authorization_endpoint": f"{authority}/oauth2/v2.0/authorize",
             "token_endpoint": f"{authority}/oauth2/v2.0/token",
             "device_authorization_endpoint": f"{authority}/oauth2/v2.0/devicecode",
@@ -111,7 +111,7 @@ async def keys(request: Request) -> Answer:
 
 @route("GET", "/common/discovery/instance", role=None, versioned=False)
 async def instance_discovery(request: Request) -> Answer:
-    authority = f"{request.base_url}/{TENANT}"
+    authority = f"{request.base_url}/{TENANT_ID}"
     return Answer(
         body={
             "tenant_discovery_endpoint": f"{authority}/v2.0/.well-known/openid-configuration",
@@ -209,8 +209,8 @@ async def _issue(request: Request, secret: str, audience: str, client: str = "")
     context = request.context
     claims: dict[str, Any] = {
         "aud": audience,
-        "iss": f"{request.base_url}/{TENANT}/v2.0",
-        "tid": TENANT,
+        "iss": f"{request.base_url}/{TENANT_ID}/v2.0",
+        "tid": TENANT_ID,
         "idtyp": "app",
         "ver": "2.0",
     }

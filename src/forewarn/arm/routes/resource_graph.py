@@ -21,7 +21,7 @@ from forewarn.arm.routes.resources import Resource, resources_at
 from forewarn.arm.routing import route
 from forewarn.control.views import azure
 from forewarn.core import Event, Group, Time
-from forewarn.service.access.machine_tokens import TENANT
+from forewarn.service.access.machine_tokens import TENANT_ID
 from forewarn.service.access.secret import hidden
 from forewarn.support import guard
 
@@ -205,7 +205,7 @@ def _row(subscription: str, resource: Resource, now: Time) -> Row:
             "id": resource.id,
             "name": resource.name,
             "type": resource.type.lower(),  # Azure shows these in lower case
-            "tenantId": TENANT,
+            "tenantId": TENANT_ID,
             "kind": "",
             "location": resource.location,
             "resourceGroup": resource.resource_group.lower(),

@@ -11,15 +11,15 @@ from forewarn.arm.paging import page
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import RESOURCE_GROUP, SUBSCRIPTION, route
 from forewarn.control.views.azure import DEFAULT_SUBSCRIPTION
-from forewarn.service.access.machine_tokens import TENANT
+from forewarn.service.access.machine_tokens import TENANT_ID
 
 
 @route("GET", "/tenants")
 async def list_tenants(request: Request) -> Answer:
     del request
     tenant = {
-        "id": f"/tenants/{TENANT}",
-        "tenantId": TENANT,
+        "id": f"/tenants/{TENANT_ID}",
+        "tenantId": TENANT_ID,
         "displayName": "forewarn",
         "tenantCategory": "Home",
     }
@@ -89,7 +89,7 @@ def _subscription(id: str) -> dict[str, Any]:
     return {
         "id": f"/subscriptions/{id}",
         "subscriptionId": id,
-        "tenantId": TENANT,
+        "tenantId": TENANT_ID,
         "displayName": "forewarn" if id == DEFAULT_SUBSCRIPTION else id,
         "state": "Enabled",
         "authorizationSource": "RoleBased",

@@ -26,7 +26,7 @@ from forewarn.support import guard
 
 LEAST_KEY = 32  # bytes of the secret that the signing key is derived from
 ROLE = Role.TENANT  # what a machine may do to its own group, and to nothing else
-TENANT = "6f0a3c1e-2f4b-5c8d-9e7a-0d1b2c3f4a5e"  # there is one
+TENANT_ID = "6f0a3c1e-2f4b-5c8d-9e7a-0d1b2c3f4a5e"  # of the directory that all tokens are of
 ALGORITHM = "HS256"
 
 _DERIVED = b"forewarn machine token"
@@ -70,7 +70,7 @@ class MachineTokens:
         claims = {
             **dict(zip(_CLAIMS, (record.name, group.name, record.vm_id), strict=True)),
             **dict.fromkeys(("sub", "oid", "appid"), subject),
-            "tid": TENANT,
+            "tid": TENANT_ID,
             "idtyp": "app",
             "aud": _audience(resource),
             "iat": now,
